@@ -31,7 +31,7 @@ Forms:
             every k.
     template
             [Pass, ..] or nothing: a compute-bound loop nest (a matrix product, say) that the
-            printer `codegen/c/kernels/c_template_<template>.py` spells, with `settings` as its
+            printer `codegen/c/kernels/c_template_<family>.py` spells, with `settings` as its
             compile-time choices. The body is what happens to its results, its *epilogue*: Passes
             without reductions, where p0 .. and r count the results' coordinates and
             `k.kept("result")` is the result itself, of dtype `settings["result"]`. What its chunks

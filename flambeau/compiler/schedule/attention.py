@@ -7,24 +7,32 @@ What may be chosen without a change of bits, by autotuning too, are the `Blockin
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from flambeau.compiler import machine, targets
-from flambeau.compiler.codegen.c.kernels.c_attention import KEYS, SEGMENT, TILES, compute_kind
-from flambeau.compiler.codegen.c.kernels.c_attention_dropout import BITS
-from flambeau.compiler.codegen.c.kernels.c_micro import Micro
-from flambeau.compiler.codegen.c.kernels.c_template_attention_backward import DRAWN, ROWS
-from flambeau.compiler.codegen.c.kernels.c_template_attention_decode import high
+from flambeau.compiler.schedule.build import Memory
 from flambeau.compiler.schedule.calls import FLOPS_PER_NANOSECOND, Reads, RoutineCall
-from flambeau.compiler.templates.attention import JOIN, PROBLEM, AttentionSettings
+from flambeau.compiler.templates import TEMPLATES
+from flambeau.compiler.templates.attention import (
+    KEYS,
+    PROBLEM,
+    ROWS,
+    SEGMENT,
+    TILES,
+    AttentionSettings,
+)
 from flambeau.ir.geometry import Shape
-from flambeau.ir.kernel import Kernel, Setting
 from flambeau.ir.node import ITEM_SIZE, Node, node
 from flambeau.ir.size import Size, ceildiv, floordiv, maximum, minimum, mul, prod, sub
 from flambeau.prims.attention import RESULTS
 from flambeau.prims.random import PLACE_ROWS
 
+OPERANDS = {
+    "attention": ("query", "key", "value"),
+    "attention_backward": ("grad", "query", "key", "value", "out", "top", "sum"),
+}  # then mask and states, if any
 MOST_CORES = 16  # as many heads are worked on one by one however many cores there are
 
 
@@ -57,30 +65,61 @@ BACKWARD = {
 }
 
 
+class _Buffer(NamedTuple):
+    """Memory of an operand or a result: offset in bytes, strides in elements."""
+
+    memory: Memory
+    offset: Size
+    strides: Shape
+
+
 class _Problem:
-    """The sizes of one attention.
+    """One attention: its sizes, and its operands and results by the names that
+    `templates/attention.py` declares.
 
     Args:
-        value: a result.
-        first: number of the query among the operands.
+        values: the results that are wanted.
+        reads: where values are in memory.
     """
 
-    def __init__(self, value: Node, first: int) -> None:
-        shapes: tuple[Shape, ...] = value.attribute("shapes")
-        query, key, values = shapes[first : first + 3]
-        self.batch, self.heads, self.length, self.size = query
-        self.kept, self.keys, self.width = key[1], key[2], values[3]
+    def __init__(self, values: list[Node], reads: Reads) -> None:
+        value = self.value = values[0]
+        attributes: dict[str, Any] = dict(value.attributes)
+        self.share: float | None = attributes.get("kept")  # with dropout
+        dropout = self.share is not None
+        names = [*OPERANDS[value.op]]
+        names += ["mask"] * (len(value.inputs) - dropout > len(names)) + ["states"] * dropout
+        inputs = dict(zip(names, value.inputs))
+        shapes: dict[str, Shape] = dict(zip(names, attributes["shapes"]))
+        self.buffers = {name: _operand(value, i, reads) for i, name in enumerate(names)}
+        self.batch, self.heads, self.length, self.size = shapes["query"]
+        self.kept, self.keys, self.width = shapes["key"][1], shapes["key"][2], shapes["value"][3]
         self.groups = floordiv(self.heads, maximum(self.kept, 1))
-        self.dtype = value.inputs[first].dtype
-        self.kind = compute_kind(self.dtype)
-        given: dict[str, Any] = dict(value.attributes)
-        self.share: float | None = given.get("kept")  # with dropout
-        self.operands = len(value.inputs) - self.dropout
-        masked = self.operands in (4, 8)
-        self.mask = value.inputs[self.operands - 1].dtype if masked else ""
-        self.micro = Micro.of(self.kind, targets.current())
+        self.settings = AttentionSettings(
+            inputs["query"].dtype,
+            inputs["mask"].dtype if "mask" in inputs else "",
+            dropout=PLACE_ROWS if dropout else 0,
+        )
+        self.tile = self.settings.tile(targets.current())
         offsets = {"none": self.keys, "upper": 0, "lower": sub(self.keys, self.length)}
-        self.offset: Size = offsets[value.attribute("causal")]
+        self.offset: Size = offsets[attributes["causal"]]
+        self.wanted: set[str] = set()
+        self._add_results(values, reads)
+
+    def _add_results(self, values: list[Node], reads: Reads) -> None:
+        """Adds the results; those that are not wanted get memory that nobody writes."""
+        prefix = "by_" if self.value.op == "attention_backward" else ""
+        nodes = {value.attribute("result"): value for value in values}
+        for name in RESULTS[self.value.op]:
+            key = prefix + name
+            if name in nodes:
+                self.wanted.add(name)
+                place = reads(nodes[name])
+                offset = mul(place.offset, ITEM_SIZE[nodes[name].dtype])
+                self.buffers[key] = _Buffer(place.memory, offset, place.strides)
+            else:
+                unused = node("s.unused", (), (("of", self.value), ("result", name)), "f32", (1,))
+                self.buffers[key] = _Buffer(("temporary", unused), 0, (0, 0, 0, 0))
 
     @property
     def dropout(self) -> bool:
@@ -88,167 +127,103 @@ class _Problem:
         return self.share is not None
 
     @property
-    def sizes(self) -> list[Size]:
-        """The first size arguments of every kernel of attention."""
-        outer = [self.batch, self.kept, self.groups, self.length, self.keys]
-        return [*outer, self.size, self.width, self.offset]
+    def rows(self) -> Size:
+        """Queries that share keys."""
+        return mul(self.groups, self.length)
 
-    def finish(
+    @property
+    def statistics(self) -> int:
+        """Which statistics are wanted: top (1), sum (2), lse (4)."""
+        return sum(1 << i for i, n in enumerate(RESULTS["attention"][1:]) if n in self.wanted)
+
+    def launch(
         self,
-        call: RoutineCall,
         template: str,
-        parameters: list[tuple[str, str]],
-        value: Node,
+        numbers: Mapping[str, Size],
+        settings: AttentionSettings | None = None,
+        parts: Node | None = None,
         products: int = 1,
-        tiles: int = TILES,
-    ) -> None:
-        """Adds the kernel of a template, and estimates: so many pairs of products."""
-        settings: tuple[tuple[str, Setting], ...] = (("dtype", self.dtype), ("mask", self.mask))
-        settings = settings if tiles == TILES else (*settings, ("tiles", tiles))
-        call.scalars = [("constant", float(value.attribute("scale")), True)]
-        if self.share is not None:
-            settings = (*settings, ("dropout", PLACE_ROWS))
-            numbers = (1.0 / self.share, float(math.ceil(self.share * 2**53)))
-            call.scalars += [("constant", number, True) for number in numbers]
-        call.kernel = Kernel(
-            "template",
-            tuple(parameters),
-            len(call.sizes),
-            ("f64",) * len(call.scalars),
-            (),
-            1,
-            (),
-            template=template,
-            settings=tuple(sorted(settings)),
+        block_rows: Size = 0,
+    ) -> RoutineCall:
+        """A launch of a template's kernel.
+
+        Args:
+            template: its name.
+            numbers: size arguments of its own.
+            settings: if they are not the problem's.
+            parts: memory of decoded segments.
+            products: pairs of matrix products, for estimates.
+            block_rows: queries of a chunk of the backward kernel.
+        """
+        settings = settings or self.settings
+        interface = TEMPLATES[template].interface(settings, targets.current())
+        buffers = dict(self.buffers)
+        if parts is not None:
+            buffers["parts"] = _Buffer(("temporary", parts), 0, ())
+        outer = (self.batch, self.kept, self.groups, self.length, self.keys)
+        problem = (*outer, self.size, self.width, self.offset)
+        groups = [argument.name for argument in interface.sizes if argument.group is not None]
+        call = RoutineCall(f"{template}_{settings.dtype}")
+        call.bind(
+            interface,
+            {**dict(zip(PROBLEM, problem)), **numbers, **{n: buffers[n].strides for n in groups}},
+            {b.name: (buffers[b.name].memory, buffers[b.name].offset) for b in interface.buffers},
+            {"block_rows": block_rows},
         )
+        call.kernel = interface.kernel(template, settings)
+        call.scalars = [("constant", float(self.value.attribute("scale")), True)]
+        if self.share is not None:
+            scalars = (1.0 / self.share, float(math.ceil(self.share * 2**53)))
+            call.scalars += [("constant", number, True) for number in scalars]
         pairs = prod((self.batch, self.heads, self.length, self.keys))
         call.flops = mul(pairs, 2 * products * (self.size + self.width))
         call.work = floordiv(call.flops, FLOPS_PER_NANOSECOND)
+        return call
 
 
-def _operand(call: RoutineCall, value: Node, number: int, reads: Reads) -> Shape:
+def _operand(value: Node, number: int, reads: Reads) -> _Buffer:
     operand = value.inputs[number]
     place = reads(operand)
-    strides: Shape
     strides, offset = value.attribute("views")[number]
-    call.add(place.memory, mul(offset + place.offset, ITEM_SIZE[operand.dtype]))
-    return strides
-
-
-def _result(call: RoutineCall, values: list[Node], name: str, reads: Reads) -> tuple[bool, Shape]:
-    """Adds a result, or memory nobody writes where nobody wants it."""
-    for value in values:
-        if value.attribute("result") == name:
-            place = reads(value)
-            call.add(place.memory, mul(place.offset, ITEM_SIZE[value.dtype]))
-            return True, place.strides
-    unused = node("s.unused", (), (("of", values[0]), ("result", name)), "f32", (1,))
-    call.add(("temporary", unused))
-    return False, (0, 0, 0, 0)
-
-
-def _results(call: RoutineCall, values: list[Node], reads: Reads) -> tuple[Shape, int]:
-    """Adds all results: strides of the first, and which of the others are wanted: 1, 2, 4."""
-    _, out = _result(call, values, "out", reads)
-    wanted = [_result(call, values, name, reads)[0] for name in RESULTS["attention"][1:]]
-    return out, sum(bit << i for i, bit in enumerate(wanted))
+    return _Buffer(place.memory, mul(offset + place.offset, ITEM_SIZE[operand.dtype]), strides)
 
 
 def attention(values: list[Node], reads: Reads, choice: str = "default") -> list[RoutineCall]:
     """The launches of attention, forward: one for many queries, or two for few, by the sizes;
     `choice` names one of `FORWARD`."""
-    problem, blocking = _Problem(values[0], 0), FORWARD[choice]
-    rows = mul(problem.groups, problem.length)
+    problem, blocking = _Problem(values, reads), FORWARD[choice]
     if problem.dropout:
-        return [_many(values, problem, reads, blocking.tiles)]
+        return [_many(problem, blocking.tiles)]
     few: Size = 0
     if blocking.segments:
-        few = minimum(1, floordiv(problem.micro.rows, maximum(rows, 1)))
-    calls = [_many(values, problem, reads, blocking.tiles), *_few(values, problem, few, reads)]
+        few = minimum(1, floordiv(problem.tile.rows, maximum(problem.rows, 1)))
+    calls = [_many(problem, blocking.tiles), *_few(problem, few)]
     for call, wanted in zip(calls, (sub(1, few), few, few)):
         call.chunks = mul(wanted, call.chunks)
     return [call for call in calls if call.chunks != 0] or calls[:1]
 
 
-def _places(call: RoutineCall, value: Node, problem: _Problem, reads: Reads) -> list[Shape]:
-    """Adds the places of the draws behind all other parameters."""
-    return [_operand(call, value, i, reads) for i in range(problem.operands, len(value.inputs))]
-
-
-def _many(values: list[Node], problem: _Problem, reads: Reads, tiles: int) -> RoutineCall:
-    value = values[0]
-    call = RoutineCall(f"attention_{problem.dtype}")
-    strides = [_operand(call, value, i, reads) for i in range(problem.operands)]
-    out, wanted = _results(call, values, reads)
-    call.sizes = [*problem.sizes, wanted]
-    for shape in (*strides[:3], out, *strides[3:], *_places(call, value, problem, reads)):
-        call.sizes.extend(shape)
-    parameters = [(x.dtype, "r") for x in value.inputs[: problem.operands]]
-    parameters += [(problem.dtype, "w"), *[(problem.kind, "w")] * 3]
-    parameters += [("i32", "r")] * problem.dropout
-    problem.finish(call, "attention", parameters, value, tiles=tiles)
-    rows = mul(problem.groups, problem.length)
-    blocks = ceildiv(rows, tiles * problem.micro.columns)
+def _many(problem: _Problem, tiles: int) -> RoutineCall:
+    settings = replace(problem.settings, tiles=tiles)
+    call = problem.launch("attention", {"wanted": problem.statistics}, settings)
+    blocks = ceildiv(problem.rows, tiles * problem.tile.columns)
     call.chunks = prod((problem.batch, problem.kept, blocks))
-    call.scratch = _scratch(problem, tiles)
     return call
 
 
-def _few(
-    values: list[Node], problem: _Problem, few: Size, reads: Reads
-) -> tuple[RoutineCall, RoutineCall]:
+def _few(problem: _Problem, few: Size) -> tuple[RoutineCall, RoutineCall]:
     """A launch over segments of keys, and one that joins them."""
-    value = values[0]
     heads = mul(problem.batch, problem.kept)
-    rows = mul(problem.groups, problem.length)
     segments = ceildiv(problem.keys, SEGMENT)
-    extent = prod((few, heads, segments, rows, problem.width + 2))
-    parts = node("s.parts", (), (("of", value),), problem.kind, (extent,))
-
-    call = RoutineCall(f"attention_decode_{problem.dtype}")
-    strides = [_operand(call, value, i, reads) for i in range(len(value.inputs))]
-    call.add(("temporary", parts))
-    call.sizes = [*problem.sizes, 0]
-    for shape in strides:
-        call.sizes.extend(shape)
-    parameters = [*((x.dtype, "r") for x in value.inputs), (problem.kind, "w")]
-    problem.finish(call, "attention_decode", parameters, value)
+    extent = prod((few, heads, segments, problem.rows, problem.width + 2))
+    parts = node("s.parts", (), (("of", problem.value),), problem.settings.kind, (extent,))
+    call = problem.launch("attention_decode", {"unused": 0}, parts=parts)
     call.chunks = mul(heads, segments)
-    call.scratch = _decode_scratch(problem)
-
-    return call, _join(values, problem, parts, reads)
-
-
-def _join(values: list[Node], problem: _Problem, parts: Node, reads: Reads) -> RoutineCall:
-    """A launch that joins segments of keys."""
-    value = values[0]
-    call = RoutineCall(f"attention_join_{problem.dtype}")
-    results = RoutineCall("")
-    out, wanted = _results(results, values, reads)
-    places = zip(results.memory, results.offsets)
-    settings = AttentionSettings(problem.dtype, problem.mask)
-    interface = JOIN.interface(settings, targets.current())
-    call.bind(
-        interface,
-        {**dict(zip(PROBLEM, problem.sizes)), "wanted": wanted, "out": out},
-        {"parts": (("temporary", parts), 0), **dict(zip(RESULTS["attention"], places))},
-    )
-    call.scalars = [("constant", float(value.attribute("scale")), True)]
-    call.kernel = interface.kernel(JOIN.name, settings)
-    rows = mul(problem.groups, problem.length)
-    call.chunks = prod((problem.batch, problem.kept, rows))
-    call.work = mul(parts.shape[0], 1)
-    return call
-
-
-def _decode_scratch(problem: _Problem) -> Size:
-    """Bytes of the layout in `c_template_attention_decode`."""
-    rows, columns = problem.micro.rows, problem.micro.columns
-    whole = high(rows)
-    pitch = mul(ceildiv(problem.width, columns) + 1, columns)
-    elements = mul(problem.size, whole + columns) + columns * KEYS + whole * SEGMENT
-    elements = elements + rows * KEYS + KEYS
-    return mul(elements + mul(pitch, whole + rows), ITEM_SIZE[problem.kind])
+    join = problem.launch("attention_join", {"wanted": problem.statistics}, parts=parts)
+    join.chunks = mul(heads, problem.rows)
+    join.work = mul(extent, 1)
+    join.flops = 0
+    return call, join
 
 
 def attention_backward(
@@ -257,77 +232,29 @@ def attention_backward(
     """The launches of attention's backward: one where the heads are work enough for all cores,
     else one by keys and one by queries, which compute the weights twice; `choice` names one of
     `BACKWARD`."""
-    value = values[0]
-    problem = _Problem(value, 1)
+    problem = _Problem(values, reads)
     heads = mul(problem.batch, problem.kept)
     whole = minimum(1, floordiv(heads, min(machine.current().cores, MOST_CORES)))
     forced = BACKWARD[choice].whole
     whole = whole if forced is None else int(forced)
     whole = 1 if problem.dropout else whole
-    rows = mul(problem.groups, problem.length)
     apart = mul(sub(1, whole), heads)
     chunks = (
         mul(whole, heads),
-        mul(apart, ceildiv(rows, ROWS)),
+        mul(apart, ceildiv(problem.rows, ROWS)),
         mul(apart, ceildiv(problem.keys, KEYS)),
     )
-    wanted = {v.attribute("result") for v in values}
+    needed = (problem.wanted, problem.wanted & {"query"}, problem.wanted - {"query"})
+    wanted = {f"of_{name}": int(name in problem.wanted) for name in RESULTS["attention_backward"]}
     calls: list[RoutineCall] = []
     for mode, count in enumerate(chunks[:1] if problem.dropout else chunks):
-        call = _backward(values, problem, mode, reads)
-        needed = (wanted, wanted & {"query"}, wanted - {"query"})[mode]
-        call.chunks = count if needed else 0
-        call.scratch = _backward_scratch(problem, rows if mode == 0 else ROWS)
-        if problem.dropout:
-            call.scratch = _dropout_scratch(problem)
+        block_rows = mul(ceildiv(problem.rows, ROWS), ROWS) if mode == 0 else ROWS
+        call = problem.launch(
+            "attention_backward", {"mode": mode, **wanted}, products=3, block_rows=block_rows
+        )
+        call.chunks = count if needed[mode] else 0
         calls.append(call)
     return calls
-
-
-def _backward(values: list[Node], problem: _Problem, mode: int, reads: Reads) -> RoutineCall:
-    value = values[0]
-    call = RoutineCall(f"attention_backward_{problem.dtype}")
-    strides = [_operand(call, value, i, reads) for i in range(problem.operands)]
-    found = [_result(call, values, name, reads) for name in RESULTS["attention_backward"]]
-    call.sizes = [*problem.sizes, mode, *(int(wanted) for wanted, _ in found)]
-    drawn = _places(call, value, problem, reads)
-    for shape in (*strides[:5], *(places for _, places in found), *strides[7:], *drawn):
-        call.sizes.extend(shape)
-    parameters = [(x.dtype, "r") for x in value.inputs[: problem.operands]]
-    parameters += [(problem.dtype, "w")] * 3 + [("i32", "r")] * problem.dropout
-    problem.finish(call, "attention_backward", parameters, value, products=3)
-    return call
-
-
-def _backward_scratch(problem: _Problem, rows: Size) -> Size:
-    """Bytes of the layout in `c_template_attention_backward`."""
-    high, columns = problem.micro.rows, problem.micro.columns
-    size, width = problem.size, problem.width
-    elements = (size + width + size + size + width + size + width) * KEYS
-    elements = elements + (size + width) * high + 3 * high * KEYS
-    elements = elements + (3 * KEYS + 2 * high) * columns + 2 * ROWS * KEYS
-    elements = elements + (2 * (size + width) + 3 + 2 * high) * ROWS
-    elements = elements + mul(ceildiv(rows, ROWS) * ROWS, size)
-    return mul(elements, ITEM_SIZE[problem.kind])
-
-
-def _dropout_scratch(problem: _Problem) -> Size:
-    """The same with dropout: bits of some queries, and gradients of all keys of a head."""
-    sums = (problem.size + problem.width + 2 * problem.micro.rows) * KEYS
-    elements = mul(ceildiv(problem.keys, KEYS), sums) + mul(ceildiv(problem.keys, BITS), DRAWN)
-    return _backward_scratch(problem, DRAWN) + mul(elements, ITEM_SIZE[problem.kind])
-
-
-def _scratch(problem: _Problem, tiles: int) -> Size:
-    """Bytes of the layout in `c_template_attention`."""
-    rows, columns = problem.micro.rows, problem.micro.columns
-    size, width = problem.size, problem.width
-    elements = (size + width + 2 * rows) * KEYS + (size + width) * rows
-    elements = elements + (2 * KEYS + 2 * rows) * columns + width * columns
-    elements = elements + (size + 2 * width + 8) * (tiles * columns)
-    if problem.dropout:
-        elements = elements + mul(ceildiv(problem.keys, BITS), tiles * columns)
-    return mul(elements, ITEM_SIZE[problem.kind])
 
 
 __all__ = ["attention", "attention_backward"]

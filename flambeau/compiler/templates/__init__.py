@@ -8,6 +8,6 @@ from flambeau.compiler.templates import attention
 from flambeau.compiler.templates.interface import Template
 
 # By name. The lint compiles the samples of each, `tests/compiler/test_scratch_guards.py` runs them.
-TEMPLATES: dict[str, Template[Any]] = {template.name: template for template in (attention.JOIN,)}
+TEMPLATES: dict[str, Template[Any]] = {**attention.TEMPLATES}
 
 __all__ = ["TEMPLATES"]

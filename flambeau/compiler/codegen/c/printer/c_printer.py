@@ -1,6 +1,6 @@
 """Prints kernels as C: `print_kernel` chooses the printer of a kernel's form.
 
-A template `x` is printed by `print_template(kernel, target)` of the module `c_template_x`.
+Templates `x` and `x_y` are printed by `print_template(kernel, target)` of module `c_template_x`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def print_kernel(kernel: Kernel, target: Target) -> str:
         NotImplementedError: for a primitive or dtype that this back end does not spell.
     """
     if kernel.form == "template":
-        module = late(f"flambeau.compiler.codegen.c.kernels.c_template_{kernel.template}")
+        family = kernel.template.partition("_")[0]
+        module = late(f"flambeau.compiler.codegen.c.kernels.c_template_{family}")
         text: str = module.print_template(kernel, target)
         return text
     if needs_lowering(kernel):

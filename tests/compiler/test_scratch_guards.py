@@ -1,0 +1,274 @@
+"""Templates' kernels stay inside their buffers and their scratch arrays.
+
+Every template runs at sizes around the edges of its tiles. Behind each scratch array and around
+each buffer is a guard zone with a pattern, which must be there afterwards. All runs are done twice,
+with different patterns in guard zones and fresh memory: results must not depend on them. Under
+AddressSanitizer (`./go sanitize`) kernels are compiled with it, and guard zones are poisoned, so
+that reads are found, too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import functools
+import os
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from flambeau import prims
+from flambeau.compiler import targets, templates, toolchain
+from flambeau.compiler.codegen.c.printer.c_printer import print_kernel
+from flambeau.compiler.codegen.c.printer.c_unit import render
+from flambeau.compiler.schedule import schedule
+from flambeau.ir.node import ITEM_SIZE, Graph, GraphOutput
+from flambeau.ir.size import evaluate, free_symbols, prod
+from flambeau.prims.random import PLACE_ROWS, PLACE_WORDS, sample_place
+from flambeau.prims.record import bind
+
+GAP = 64  # elements between two scratch arrays
+ZONE = 4096  # bytes around a buffer
+PATTERNS = (0xA5, 0xFF)  # small numbers; not a number
+SANITIZED = "asan" in os.environ.get("LD_PRELOAD", "")
+
+
+class Memory:
+    """Zeroed or patterned bytes between two guard zones."""
+
+    def __init__(self, nbytes, pattern, content=None):
+        self.nbytes, self.pattern = nbytes, pattern
+        self.raw = np.full(nbytes + 2 * ZONE + 128, pattern, np.uint8)
+        self.start = ZONE + -(self.raw.ctypes.data + ZONE) % 64
+        if content is not None:
+            self.content[:] = np.frombuffer(content, np.uint8)
+        self.zones = [(0, self.start), (self.start + nbytes, len(self.raw))]
+
+    @property
+    def address(self):
+        return self.raw.ctypes.data + self.start
+
+    @property
+    def content(self):
+        return self.raw[self.start : self.start + self.nbytes]
+
+    def guard(self, first, last):
+        """A guard zone among the bytes."""
+        self.zones.append((self.start + first, self.start + last))
+
+    def poison(self, how):
+        if SANITIZED:
+            function = getattr(ctypes.CDLL(None), f"__asan_{how}_memory_region")
+            for first, last in self.zones:
+                function(
+                    ctypes.c_void_p(self.raw.ctypes.data + first), ctypes.c_size_t(last - first)
+                )
+
+    def check(self, name):
+        for first, last in self.zones:
+            changed = np.flatnonzero(self.raw[first:last] != self.pattern)
+            assert not changed.size, f"{name}: byte {first - self.start + changed[0]} is written"
+
+
+@functools.cache
+def compiled(text, target):
+    """The C function of a kernel's text, loaded."""
+    found = toolchain.find()
+    if SANITIZED:
+        found = dataclasses.replace(found, command=(*found.command, "-fsanitize=address"))
+    path = f"{_folder()}/{abs(hash((text, target.name)))}.so"
+    found.compile(render([("kernel", text)]), target, path)
+    return ctypes.CDLL(path).kernel
+
+
+@functools.cache
+def _folder():
+    import tempfile
+
+    return tempfile.mkdtemp(prefix="flambeau_guards")
+
+
+@pytest.fixture(autouse=True)
+def gaps(monkeypatch):
+    """Scratch arrays of all templates are apart."""
+
+    def apart(template):
+        def interface(settings, target):
+            return dataclasses.replace(template.interface(settings, target), gap=GAP)
+
+        return dataclasses.replace(template, interface=interface)
+
+    for name, template in list(templates.TEMPLATES.items()):
+        monkeypatch.setitem(templates.TEMPLATES, name, apart(template))
+
+
+def guard_scratch(memory, launch, target):
+    """Adds the gaps between scratch arrays."""
+    template = templates.TEMPLATES.get(launch.kernel.template)
+    if template is None:
+        return
+    interface = template.of(launch.kernel, target)
+    sizes = iter([evaluate(size, {}) for size in launch.sizes])
+    values = {}
+    for argument in interface.sizes:
+        numbers = [next(sizes) for _ in range(argument.width)]
+        values[argument.name] = numbers[0]
+    for array, end in zip(interface.scratch, interface.ends()):
+        last = evaluate(end, values) if free_symbols(end) <= values.keys() else memory.nbytes
+        memory.guard(last - GAP * ITEM_SIZE[array.dtype], last)
+
+
+def run_launch(launch, buffers, pattern, target):
+    if evaluate(launch.chunks, {}) == 0:
+        return
+    function = compiled(print_kernel(launch.kernel, target), target)
+    offsets = [evaluate(offset, {}) for offset in launch.offsets]
+    used = [buffers[number] for number in launch.buffers]
+    pointers = [memory.address + offset for memory, offset in zip(used, offsets)]
+    sizes = [evaluate(size, {}) for size in launch.sizes]
+    scalars = [float(value) for _, value, _ in launch.scalars]
+    for chunk in range(evaluate(launch.chunks, {})):
+        scratch = Memory(evaluate(launch.scratch, {}), pattern)
+        guard_scratch(scratch, launch, target)
+        for memory in (*used, scratch):
+            memory.poison("poison")
+        function(
+            (ctypes.c_void_p * len(pointers))(*pointers),
+            (ctypes.c_longlong * len(sizes))(*sizes),
+            (ctypes.c_double * len(scalars))(*scalars),
+            ctypes.c_longlong(chunk),
+            ctypes.c_longlong(chunk + 1),
+            ctypes.c_void_p(scratch.address),
+        )
+        for memory in (*used, scratch):
+            memory.poison("unpoison")
+        scratch.check(f"scratch of {launch.name}, chunk {chunk}")
+        for number, memory in zip(launch.buffers, used):
+            memory.check(f"buffer {number} of {launch.name}, chunk {chunk}")
+
+
+def run(graph, inputs, pattern, target):
+    """The results of a graph as bytes, and the templates that ran."""
+    made = schedule(graph)
+    outputs = [ITEM_SIZE[o.node.dtype] * evaluate(prod(o.node.shape), {}) for o in graph.outputs]
+    buffers = []
+    for buffer in made.buffers:
+        if buffer.kind == "input":
+            buffers.append(Memory(len(inputs[buffer.where]), pattern, inputs[buffer.where]))
+        else:
+            nbytes = outputs[buffer.where] if buffer.kind == "output" else buffer.where
+            buffers.append(Memory(evaluate(nbytes, {}), pattern))
+    for launch in made.launches:
+        assert launch.kernel is not None, launch.routine
+        run_launch(launch, buffers, pattern, target)
+    results = {b.where: m for b, m in zip(made.buffers, buffers) if b.kind == "output"}
+    names = {x.kernel.template for x in made.launches if evaluate(x.chunks, {})}
+    return [results[i].content.tobytes() for i in range(len(outputs))], names
+
+
+def random_bytes(dtype, shape, seed):
+    numbers = np.random.default_rng([seed, *shape]).standard_normal(shape)
+    if dtype == "bool":
+        return (numbers > -1).tobytes()
+    if dtype == "bf16":
+        return (numbers.astype("f4").view(np.uint32) >> 16).astype(np.uint16).tobytes()
+    return numbers.astype({"f16": "f2", "f32": "f4", "f64": "f8"}[dtype]).tobytes()
+
+
+# ------------------------------------------------------------------------------- attention
+
+
+@dataclass(frozen=True)
+class Attention:
+    """One attention, forward or backward, and what it is computed with."""
+
+    dtype: str
+    shape: tuple[int, ...]  # batch, heads, heads of keys, queries, keys, size, width
+    causal: str = "none"
+    mask: str = ""
+    dropout: bool = False
+    backward: bool = False
+
+    def operands(self):
+        batch, heads, kept, length, keys, size, width = self.shape
+        statistics = (batch, heads, length)
+        names = {
+            "grad": (self.dtype, (*statistics, width)),
+            "query": (self.dtype, (*statistics, size)),
+            "key": (self.dtype, (batch, kept, keys, size)),
+            "value": (self.dtype, (batch, kept, keys, width)),
+            "out": (self.dtype, (*statistics, width)),
+            "top": ("f64" if self.dtype == "f64" else "f32", statistics),
+            "sum": ("f64" if self.dtype == "f64" else "f32", statistics),
+        }
+        if not self.backward:
+            names = {name: names[name] for name in ("query", "key", "value")}
+        if self.mask:
+            names["mask"] = (self.mask, (*statistics, keys))
+        if self.dropout:
+            names["places"] = ("i32", (batch, heads, -(-length // PLACE_ROWS), PLACE_WORDS))
+        return names
+
+    def content(self, name, dtype, shape, seed):
+        if name == "places":
+            count = shape[0] * shape[1] * shape[2]
+            return b"".join(sample_place(i, 37 * i % 600).tobytes() for i in range(count))
+        if name == "sum":
+            return np.full(shape, 7.0, {"f32": "f4", "f64": "f8"}[dtype]).tobytes()
+        return random_bytes(dtype, shape, seed)
+
+    def graph(self):
+        operands = [
+            prims.input_node(i, dtype, shape, prims.contiguous_strides(shape))
+            for i, (dtype, shape) in enumerate(self.operands().values())
+        ]
+        op = "attention_backward" if self.backward else "attention"
+        names = ("query", "key", "value") if self.backward else ("out", "top", "sum", "lse")
+        constants = {"scale": 0.3, "causal": self.causal} | ({"kept": 0.7} if self.dropout else {})
+        results = [bind(op, *operands, **constants, result=name) for name in names]
+        outputs = tuple(GraphOutput(r, prims.contiguous_strides(r.shape)) for r in results)
+        return Graph((), tuple(operands), (), outputs, len(outputs))
+
+    def inputs(self):
+        operands = self.operands().items()
+        return [self.content(n, d, shape, i) for i, (n, (d, shape)) in enumerate(operands)]
+
+
+def attention_cases():
+    tile = (1, 2, 1, 33, 129, 17, 15), (1, 1, 1, 32, 128, 16, 31), (2, 1, 1, 65, 13, 33, 64)
+    few = (1, 1, 1, 1, 1025, 16, 16), (1, 2, 1, 3, 129, 17, 33), (1, 1, 1, 5, 31, 64, 15)
+    edge = (1, 1, 1, 31, 1, 1, 1), (1, 1, 1, 1, 1, 1, 1), (1, 1, 1, 129, 1100, 8, 300)
+    for shape in (*tile, *few, *edge):
+        yield Attention("f32", shape)
+        yield Attention("f32", shape, "upper", "bool")
+    for dtype in ("bf16", "f64"):
+        for shape in (tile[0], few[0], few[1]):
+            yield Attention(dtype, shape, "lower", dtype)
+    for shape in (*tile, few[1], edge[0]):
+        yield Attention("f32", shape, backward=True)
+        yield Attention("f32", shape, "upper", "bool", backward=True)
+    yield Attention("bf16", tile[0], "lower", "bf16", backward=True)
+    for shape in (tile[0], tile[2], edge[0]):
+        for backward in (False, True):
+            yield Attention("f32", shape, "upper", dropout=True, backward=backward)
+    yield Attention("f32", (1, 1, 1, 600, 140, 8, 8), dropout=True, backward=True)
+
+
+# Every template has cases here: name -> cases.
+CASES = {"attention": list(attention_cases())}
+ran: set[str] = set()
+
+
+@pytest.mark.parametrize("case", [c for cases in CASES.values() for c in cases], ids=str)
+def test_guard_zones(case):
+    target = targets.current()
+    graph, inputs = case.graph(), case.inputs()
+    first, second = (run(graph, inputs, pattern, target) for pattern in PATTERNS)
+    assert first == second
+    ran.update(first[1])
+
+
+def test_every_template_ran():
+    """Runs behind the cases: a template without any is not in the table above."""
+    assert ran >= templates.TEMPLATES.keys()
