@@ -22,7 +22,7 @@ from flambeau import prims
 from flambeau.compiler import targets, templates, toolchain
 from flambeau.compiler.codegen.c.printer.c_printer import print_kernel
 from flambeau.compiler.codegen.c.printer.c_unit import render
-from flambeau.compiler.schedule import schedule
+from flambeau.compiler.pipeline import schedule
 from flambeau.ir.node import ITEM_SIZE, Graph, GraphOutput
 from flambeau.ir.size import evaluate, free_symbols, prod
 from flambeau.prims.random import PLACE_ROWS, PLACE_WORDS, sample_place
