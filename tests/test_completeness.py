@@ -15,7 +15,7 @@ from statistics import mean
 import pytest
 
 import flambeau
-from flambeau.language.definition import REGISTRY
+from flambeau.language.definition import KINDS, REGISTRY, Options, op
 from flambeau.language.schema import parse_schema, print_schema
 from flambeau.prims.record import NOT_DIFFERENTIABLE, PRIMITIVES
 
@@ -66,6 +66,25 @@ def test_schema_survives_printing(key):
         again = parse_schema(print_schema(schema), runtime)
         assert again.arguments == schema.arguments
         assert again.returns_kind == schema.returns_kind
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind])
+def test_kinds_state_options_that_definitions_share(kind):
+    """Each option of a kind is one that `@op` has, and differs from what holds without a kind."""
+    for option, value in KINDS[kind].items():
+        assert getattr(Options, option) != value
+    options = op("_never_defined(Tensor self) -> Tensor", kind=kind, where="torch method")
+    try:
+        stated = options(lambda self: self).options
+        for option, value in KINDS[kind].items():
+            assert getattr(stated, option) == value or option == "where"
+    finally:
+        del REGISTRY["_never_defined"]
+
+
+def test_unknown_kinds_raise():
+    with pytest.raises(TypeError, match="unknown kind 'pointwize'"):
+        op("_never_defined(Tensor self) -> Tensor", kind="pointwize")(lambda self: self)
 
 
 # Bodies that several schemas share, or whose argument has a name that Python reserves.

@@ -287,19 +287,19 @@ class OpDefinition:
         return self.native(*args, **kwargs)
 
     def _inline(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        failure: TypeError | None = None
+        mismatch: TypeError | None = None
         for overload in self.overloads:
             try:
                 bound = bind_arguments(overload.schema, args, kwargs)
             except TypeError as error:
-                failure = error
+                mismatch = error
                 continue
             if overload.options.host:
                 return overload.run(bound)
             results = evaluate(overload, bound)
             values = [r.node if isinstance(r, (View, Dense)) else r for r in results]
             return values[0] if overload.schema.returns_kind == "single" else tuple(values)
-        raise failure or TypeError(f"[{self.name}] has no signature\nhint: define one with @op")
+        raise mismatch or failure(TypeError, self.name, "has no signature", "define one with @op")
 
 
 def _has_node(values: Any) -> bool:
@@ -316,19 +316,45 @@ def _split_names(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _options(single: bool, given: dict[str, Any]) -> Options:
-    """Options as given, strings split, with the defaults that follow from `promote`."""
-    result = _split_names(given)
-    pointwise = result.get("promote", "none") in ("default", "float", "bool")
-    result.setdefault("layout", "follow" if pointwise else "contiguous")
-    in_method = "method" in result.get("where", Options.where)
-    result.setdefault("inplace", pointwise and in_method and single)
-    result.setdefault("out", single and not result.get("view", False))
-    return Options(result)
+# The options that a kind of operators has in common; a definition may state others. `inplace=True`
+# is for methods, `out=True` for operators of one result.
+KINDS: Mapping[str, Mapping[str, Any]] = {
+    "": {},
+    "pointwise": {"promote": "default", "layout": "follow", "inplace": True, "out": True},
+    "elementary": {"promote": "float", "layout": "follow", "inplace": True, "out": True},
+    "reduction": {"promote": "keep", "out": "exact"},
+    "loss": {"where": "nn.functional", "promote": "keep", "autocast": "float32"},
+    "image": {"promote": "keep", "layout": "images"},
+    "matrix": {"where": "linalg", "out": "exact", "autocast": "float32"},
+    "product": {"out": "exact", "autocast": "lower"},
+    "copy": {"where": "torch", "out": "exact", "varying": True},
+    "scatter": {"inplace": True, "out": "exact", "overlap": "any"},
+    "join": {"where": "torch", "out": "join", "overlap": "any", "autocast": "promote"},
+    "creation": {"where": "torch", "differentiable": False, "out": True},
+    "step": {"where": "private", "promote": "keep", "differentiable": False},
+}
+
+
+def _options(single: bool, kind: str, stated: dict[str, Any]) -> Options:
+    """Those of the kind, and those that the definition states; strings split."""
+    if kind not in KINDS:
+        raise failure(TypeError, "op", f"unknown kind {kind!r}", f"one of {sorted(KINDS)}")
+    options = _split_names(KINDS[kind] | stated)
+    if "inplace" not in stated and not (single and "method" in options.get("where", Options.where)):
+        options.pop("inplace", None)
+    if "out" not in stated and options.get("out") is True and not single:
+        options.pop("out", None)
+    return Options(options)
 
 
 def op(
-    schema: str = "", *, name: str = "", runtime: str = "", results: str = "", **options: Any
+    schema: str = "",
+    *,
+    name: str = "",
+    kind: str = "",
+    runtime: str = "",
+    results: str = "",
+    **options: Any,
 ) -> Callable[[Body], OpDefinition]:
     """Defines an operator; see docs/design.md § 8 for the options.
 
@@ -336,17 +362,18 @@ def op(
         schema: the signature, for bodies whose annotations do not state it (see
             `language.schema`).
         name: of the operator, where it is not the body's.
+        kind: one of `KINDS`, which bundles options.
         runtime: space-separated names of run-time scalars.
         results: names of the results, where they are a struct sequence.
         options: see `Options`.
 
     Raises:
-        TypeError: an option is unknown.
+        TypeError: the kind, or an option, is unknown.
         ValueError: the name is taken.
     """
 
     def decorate(body: Body) -> OpDefinition:
-        chosen = _options(returns_single(schema, body), options)
+        chosen = _options(returns_single(schema, body), kind, options)
         home = "" if "torch" in chosen.where or "method" in chosen.where else chosen.where[0] + "."
         public = name or schema_name(schema) or body.__name__
         key = home + public

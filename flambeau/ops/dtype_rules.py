@@ -20,12 +20,7 @@ def _dtype_samples() -> Iterator[Sample]:
         yield sample(sample_dtype(right), sample_dtype(left))
 
 
-@op(
-    where="torch",
-    host=True,
-    out=False,
-    samples=_dtype_samples,
-)
+@op(where="torch", host=True, samples=_dtype_samples)
 def promote_types(type1: DType | None, type2: DType | None) -> Any:
     """The smallest dtype to which both dtypes convert.
 
@@ -36,12 +31,7 @@ def promote_types(type1: DType | None, type2: DType | None) -> Any:
     return object_of(promotion.promote_types(name_of(type1), name_of(type2)))
 
 
-@op(
-    where="torch",
-    host=True,
-    out=False,
-    samples=_dtype_samples,
-)
+@op(where="torch", host=True, samples=_dtype_samples)
 def can_cast(from_: DType | None, to: DType | None) -> bool:
     """Whether a result of dtype `from_` may be written into a tensor of dtype `to`.
 
@@ -61,7 +51,6 @@ def _participant(value: Any) -> tuple[str, str]:
 @op(
     where="torch",
     host=True,
-    out=False,
     samples=lambda: iter([sample(T(2), 1.5), sample(T(2), T(dtype="f64")), sample(1, 2.0)]),
 )
 def result_type(tensor: Any, other: Any) -> Any:

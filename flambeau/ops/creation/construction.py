@@ -25,7 +25,7 @@ def _placed(result: Any, device: Any) -> Any:
     return result if target.type == "cpu" else result.to(target)
 
 
-@op(f"tensor({DATA}, bool pin_memory=False) -> Tensor", where="torch", host=True)
+@op(f"tensor({DATA}, bool pin_memory=False) -> Tensor", where="torch", out=True, host=True)
 def tensor(
     data: Any,
     *,
@@ -66,10 +66,7 @@ def tensor(
     return result.requires_grad_() if requires_grad else result
 
 
-@op(
-    where="torch",
-    host=True,
-)
+@op(where="torch", out=True, host=True)
 def as_tensor(data: Any, dtype: DType | None = None, device: Device | None = None) -> Any:
     """A tensor of data, sharing memory with tensors and arrays where dtype and device allow.
 
@@ -81,10 +78,7 @@ def as_tensor(data: Any, dtype: DType | None = None, device: Device | None = Non
     return result if device is None and tensors.is_tensor(data) else _placed(result, device)
 
 
-@op(
-    where="torch",
-    host=True,
-)
+@op(where="torch", out=True, host=True)
 def asarray(
     obj: Any,
     *,
@@ -119,11 +113,13 @@ def asarray(
     return result.requires_grad_() if requires_grad else result
 
 
-op("from_numpy(object ndarray) -> Tensor", where="torch", host=True)(tensors.from_numpy)
-op("frombuffer(object buffer, *, dtype dtype) -> Tensor", where="torch", host=True)(
+op("from_numpy(object ndarray) -> Tensor", where="torch", out=True, host=True)(tensors.from_numpy)
+op("frombuffer(object buffer, *, dtype dtype) -> Tensor", where="torch", out=True, host=True)(
     tensors.frombuffer
 )
-op("from_dlpack(object ext_tensor) -> Tensor", where="torch", host=True)(tensors.from_dlpack)
+op("from_dlpack(object ext_tensor) -> Tensor", where="torch", out=True, host=True)(
+    tensors.from_dlpack
+)
 
 
 def _sizes(name: str, size: tuple[Any, ...], named: Any = None) -> Sequence[int]:
@@ -151,6 +147,7 @@ def _sizes(name: str, size: tuple[Any, ...], named: Any = None) -> Sequence[int]
     "empty(SymInt[] size, *, dtype? dtype=None, device? device=None, bool requires_grad=False, "
     "memory_format? memory_format=None) -> Tensor",
     where="torch",
+    out=True,
     host=True,
 )
 def empty(
@@ -206,6 +203,7 @@ def _channels_last(sizes: Sequence[int], dtype: Any, device: Any, memory_format:
     "empty_like(Tensor self, *, dtype? dtype=None, device? device=None, bool requires_grad=False, "
     "memory_format? memory_format=None) -> Tensor",
     where="torch",
+    out=True,
     host=True,
     pointwise=True,
 )
@@ -267,6 +265,7 @@ def _dense_strides(x: Any) -> Sequence[int]:
     "empty_strided(SymInt[] size, SymInt[] stride, *, dtype? dtype=None, device? device=None, "
     "bool requires_grad=False) -> Tensor",
     where="torch",
+    out=True,
     host=True,
 )
 def empty_strided(
@@ -293,6 +292,7 @@ def empty_strided(
 @op(
     "empty_permuted(SymInt[] size, int[] physical_layout) -> Tensor",
     where="torch",
+    out=True,
     host=True,
 )
 def empty_permuted(
@@ -330,7 +330,7 @@ def empty_permuted(
     return result.requires_grad_() if requires_grad else result
 
 
-@op("new_empty(Tensor self, SymInt[] size) -> Tensor", where="method", host=True)
+@op("new_empty(Tensor self, SymInt[] size) -> Tensor", where="method", out=True, host=True)
 def new_empty(
     self: Any,
     *sizes: Any,
@@ -357,7 +357,12 @@ def new_empty(
     return result.requires_grad_() if requires_grad else result
 
 
-@op("new_empty_strided(Tensor self, int[] size, int[] stride) -> Tensor", where="method", host=True)
+@op(
+    "new_empty_strided(Tensor self, int[] size, int[] stride) -> Tensor",
+    where="method",
+    out=True,
+    host=True,
+)
 def new_empty_strided(
     self: Any, size: Sequence[int], stride: Sequence[int], dtype: Any = None, **options: Any
 ) -> Any:
@@ -377,7 +382,7 @@ def new_empty_strided(
     return empty_strided(size, stride, dtype=kind, **{"device": self.device, **options})
 
 
-@op("new_tensor(Tensor self, object data) -> Tensor", where="method", host=True)
+@op("new_tensor(Tensor self, object data) -> Tensor", where="method", out=True, host=True)
 def new_tensor(
     self: Any,
     data: Any,

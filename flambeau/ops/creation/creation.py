@@ -325,6 +325,7 @@ with_requires_grad(
     "range(Scalar start, Scalar end, Scalar step=1, *, dtype? dtype=None, "
     "bool requires_grad=False) -> Tensor",
     where="torch",
+    out=True,
     host=True,
     samples=lambda: iter([sample(1, 4), sample(0.0, 2.0, 0.5)]),
 )
@@ -385,7 +386,6 @@ def like(arguments: str, **options: Any) -> Callable[[Body], OpDefinition]:
             schema,
             where="torch",
             layout="follow",
-            out=False,
             differentiable=False,
             samples=options.pop("samples", _like_samples),
             **options,
@@ -512,11 +512,10 @@ def number(value: Any, shape: Sequence[Size], dtype: str, name: str) -> Node:
 
 
 @op(
-    fits="value",
-    runtime="value",
     layout="follow",
     inplace=True,
-    out=False,
+    fits="value",
+    runtime="value",
     overlap="fill",
     samples=lambda: iter([sample(T(2, 3), 1.5), sample(T(4, 6, layout="transposed"), 2)]),
 )
@@ -541,7 +540,7 @@ def _fill_rule(grad: Node, out: Node, x: Node, value: Node) -> tuple[Node, Node]
 prims.register_rule("fill", _fill_rule)
 
 
-@op(out=False, overlap="fill", samples=_like_samples, pointwise=True)
+@op(overlap="fill", samples=_like_samples, pointwise=True)
 def zero_(self: Mutable[Tensor]) -> Tensor:
     """Zeros in every place.
 
@@ -602,7 +601,6 @@ def _define_triangle(name: str, lower: bool, side: str, shown: str) -> None:
         samples=lambda: iter(
             [sample(3, 4), sample(3, 3, 1 - 2 * lower), sample(4, 2, 2 * lower - 1)]
         ),
-        out=False,
     )(body)
 
 
@@ -615,9 +613,9 @@ _define_triangle("triu_indices", False, "above", "tensor([[0, 0, 1],\n          
 
 @op(
     name="complex",
-    out="exact",
-    layout="follow",
     where="torch",
+    layout="follow",
+    out="exact",
     samples=lambda: iter([sample(T(2, 3), T(3))]),
     dtypes="f32 f64",
 )

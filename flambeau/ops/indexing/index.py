@@ -241,14 +241,7 @@ def _scattered(self: Node, dim: int, index: Node, source: Node, mode: str, name:
     return prims.reshape(result, self.shape)
 
 
-@op(
-    out="exact",
-    inplace=True,
-    overlap="any",
-    samples=_scatter_samples,
-    index_error=RuntimeError,
-    strict_index=True,
-)
+@op(kind="scatter", samples=_scatter_samples, index_error=RuntimeError, strict_index=True)
 def scatter(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """A copy with `out[i][index[i][j]] = src[i][j]` for dim 1; of equal indices the last wins.
 
@@ -297,9 +290,7 @@ def _scatter_value_mode(
 
 
 @op(
-    out="exact",
-    inplace=True,
-    overlap="any",
+    kind="scatter",
     samples=lambda: iter(
         [sample(T(2, 4), 1, I(2, 6, high=4), T(2, 6)), sample(T(5), 0, I(9, high=5), T(9))]
     ),
@@ -322,14 +313,7 @@ def _reduce_samples() -> Samples:
         yield sample(T(2, 4), 1, I(2, 6, high=4), T(2, 6), kind, include_self=False)
 
 
-@op(
-    out="exact",
-    inplace=True,
-    overlap="any",
-    samples=_reduce_samples,
-    index_error=RuntimeError,
-    strict_index=True,
-)
+@op(kind="scatter", samples=_reduce_samples, index_error=RuntimeError, strict_index=True)
 def scatter_reduce(
     self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
@@ -467,11 +451,9 @@ def _write_samples() -> Samples:
 
 
 @op(
+    kind="scatter",
     fits="alpha",
-    out="exact",
-    inplace=True,
     runtime="alpha",
-    overlap="any",
     samples=_write_samples,
     index_error=RuntimeError,
     strict_index=True,
@@ -497,14 +479,7 @@ def index_add(
     return _written(self, dim, index, scaled, "add", "index_add")
 
 
-@op(
-    out="exact",
-    inplace=True,
-    overlap="any",
-    samples=_write_samples,
-    autocast="promote",
-    strict_index=True,
-)
+@op(kind="scatter", samples=_write_samples, autocast="promote", strict_index=True)
 def index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """A copy with the slices of `dim` that index names replaced by those of source.
 
@@ -522,14 +497,13 @@ def _fill_samples() -> Samples:
 
 
 @op(
+    layout="first",
+    inplace=True,
     overlap="copy",
     repeats=True,
-    layout="first",
     fits="value",
-    inplace=True,
     runtime="value",
     samples=_fill_samples,
-    out=False,
 )
 def index_fill(self: Tensor, dim: int, index: Tensor, value: Tensor | Scalar) -> Tensor:
     """A copy with the slices of `dim` that index names filled with a number.
@@ -557,7 +531,7 @@ def _index_reduce_samples() -> Samples:
         yield sample(T(3, 4), 1, I(6, high=4), T(3, 6), kind)
 
 
-@op(out="exact", inplace=True, overlap="any", samples=_index_reduce_samples, strict_index=True)
+@op(kind="scatter", samples=_index_reduce_samples, strict_index=True)
 def index_reduce(
     self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
@@ -612,7 +586,6 @@ def take(self: Tensor, index: Tensor) -> Tensor:
             sample(T(3, 4), I(5, high=12), T(5), True),
         ]
     ),
-    out=False,
 )
 def put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """A copy with source written (or added) at places of the flattened tensor.

@@ -189,10 +189,7 @@ def _index_samples() -> Samples:
     yield sample(T(3, 4, 5), [I(2, high=3), None, I(1, high=5)])
 
 
-@op(
-    where="torch",
-    samples=_index_samples,
-)
+@op(where="torch", out=True, samples=_index_samples)
 def index(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     """Elements at the places of index tensors, one per dimension; None keeps a dimension.
 
@@ -244,7 +241,6 @@ def _added(x: Node, y: Node) -> Node:
 @op(
     layout="first",
     inplace=True,
-    out=False,
     overlap="any",
     samples=lambda: iter(
         [
@@ -446,7 +442,7 @@ def _is_whole(item: Any) -> bool:
     return item is Ellipsis or (isinstance(item, slice) and item == WHOLE)
 
 
-@op(name="_getitem", where="torch", host=True)
+@op(name="_getitem", where="torch", out=True, host=True)
 def getitem(self: Tensor, key: Any) -> Any:
     """`self[key]`: a view for integers, slices, None and Ellipsis, else a copy.
 

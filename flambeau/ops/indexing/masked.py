@@ -115,9 +115,13 @@ def _documented(body: Any, name: str, text: str, given: str) -> Any:
 def _publish(name: str, arguments: str, text: str, body: Any, given: tuple[Any, ...] = ()) -> None:
     shown = "".join(f", {value}" for value in given)
     op(
-        f"{name}(Tensor input, {arguments}", where="masked", host=True, out=False,
-        samples=_samples(*given), dtypes="f32 f64", autocast="float32" if name == "prod" else "",
-    )(_documented(body, name, text, shown))  # fmt: skip
+        f"{name}(Tensor input, {arguments}",
+        where="masked",
+        host=True,
+        samples=_samples(*given),
+        dtypes="f32 f64",
+        autocast="float32" if name == "prod" else "",
+    )(_documented(body, name, text, shown))
 
 
 def _define_fold(name: str, text: str) -> None:
@@ -369,7 +373,6 @@ op(
     "Tensor? other_mask=None) -> Tensor",
     where="masked",
     host=True,
-    out=False,
     samples=lambda: iter([sample(T(2, 3), T(2, 3))]),
     dtypes="f32 f64",
 )(_documented(_logaddexp, "logaddexp", "log(exp(a) + exp(b)).", ", torch.ones(2, 3)"))

@@ -19,7 +19,6 @@ Samples = Iterator[Sample]
 @op(
     layout="first",
     samples=lambda: iter([sample(T(3, 4), T(3), 1, 2), sample(T(3, 4), T(4), 0, -1)]),
-    out=False,
     varying=True,
 )
 def select_scatter(self: Tensor, src: Tensor, dim: int, index: SymInt) -> Tensor:
@@ -41,8 +40,8 @@ def select_scatter(self: Tensor, src: Tensor, dim: int, index: SymInt) -> Tensor
 
 
 @op(
-    out="exact",
     layout="first",
+    out="exact",
     overlap="copy",
     samples=lambda: iter([sample(T(6, 2), T(2, 2), 0, 1, 5, 2), sample(T(6, 2), T(6, 1), 1, 1)]),
     varying=True,
@@ -82,7 +81,6 @@ def _replaced(x: Node, source: Node, d: int, start: Size, length: Size, step: Si
 @op(
     layout="first",
     samples=lambda: iter([sample(T(3, 4), T(3)), sample(T(3, 4), T(3), 1)]),
-    out=False,
     varying=True,
 )
 def diagonal_scatter(

@@ -61,18 +61,14 @@ def _selected(x: Node, mask: Node, total: Size, dense: bool) -> Node:
 # ------------------------------------------------------------------------------------ nonzero
 
 
-@op(name="_count_nonzero", where="torch", out=False, differentiable=False)
+@op(name="_count_nonzero", where="torch", differentiable=False)
 def _count(self: Tensor) -> Tensor:
     """Number of elements that are not zero, int64."""
     flat = prims.reshape(self, (prod(self.shape),))
     return prims.sum(prims.cast(_truth(flat), "i64"), axis=0)
 
 
-@op(
-    where="torch",
-    out=False,
-    differentiable=False,
-)
+@op(where="torch", differentiable=False)
 def _nonzero(self: Tensor, total: SymInt) -> Tensor:
     """Index vectors of the elements that are not zero, shape (ndim, total)."""
     return prims.true_indices(_truth(self), total)
@@ -86,12 +82,7 @@ def _nonzero_samples() -> Samples:
     yield sample(T(0, 3, grad=False))
 
 
-@op(
-    out="exact",
-    overlap="any",
-    host=True,
-    samples=_nonzero_samples,
-)
+@op(out="exact", overlap="any", host=True, samples=_nonzero_samples)
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """Places of the elements that are not zero, in row-major order.
 
@@ -121,8 +112,8 @@ def _coordinates(x: Any) -> Any:
 
 
 @op(
-    overlap="any",
     out="exact",
+    overlap="any",
     differentiable=False,
     samples=lambda: iter(
         [
@@ -162,7 +153,6 @@ def nonzero_static(self: Tensor, *, size: SymInt, fill_value: int = -1) -> Tenso
     "argwhere(Tensor self) -> Tensor",
     host=True,
     samples=lambda: iter([sample(T(3, 4, dtype="i64", low=0, high=2, grad=False))]),
-    out=False,
 )
 def argwhere(input: Any) -> Any:  # noqa: A002 - the public name
     """`nonzero(input)`: places of the elements that are not zero, shape (count, ndim).
@@ -177,17 +167,14 @@ def argwhere(input: Any) -> Any:  # noqa: A002 - the public name
 # ------------------------------------------------------------------------------------ masks
 
 
-@op(
-    where="torch",
-    out="separate",
-)
+@op(where="torch", out="separate")
 def _masked_select(self: Tensor, mask: Tensor, total: SymInt) -> Tensor:
     """The elements where the mask is true, in order; mask and tensor broadcast."""
     chosen, x = prims.broadcast_all(mask, self)
     return _selected(x, chosen, total, x is self and _is_contiguous(self))
 
 
-@op(where="torch", out=False)
+@op(where="torch")
 def _count_mask(self: Tensor, mask: Tensor) -> Tensor:
     """Number of true elements of a mask, broadcast with a tensor."""
     check_mask(mask, "masked_select")
@@ -202,6 +189,7 @@ def _mask(*shape: int) -> Any:
 
 @op(
     "masked_select(Tensor input, Tensor mask) -> Tensor",
+    out=True,
     host=True,
     samples=lambda: iter(
         [sample(T(3, 4), _mask(3, 4)), sample(T(3, 4), _mask(4)), sample(T(3, 1), _mask(4))]
@@ -224,7 +212,7 @@ def masked_select(input: Any, mask: Any, *, out: Any = None) -> Any:  # noqa: A0
     return _masked_select(input, mask, total, out=out)
 
 
-@op(where="torch", out=False)
+@op(where="torch")
 def _masked_slices(self: Tensor, mask: Tensor, total: SymInt) -> Tensor:
     """`self[mask]` for a mask of the leading dimensions with `total` true elements."""
     value = _selected(self, _truth(mask), total, _is_contiguous(self))
@@ -241,7 +229,6 @@ def masked_slices(self: Any, mask: Any) -> Any:
 @op(
     inplace=True,
     samples=lambda: iter([sample(T(3, 4), _mask(3, 4), T(12)), sample(T(3, 4), _mask(4), T(3, 5))]),
-    out=False,
 )
 def masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """A copy with the elements where the mask is true taken from source, in order.
@@ -407,10 +394,9 @@ def _search_samples() -> Samples:
 
 
 @op(
+    kind="creation",
     out="exact",
-    where="torch",
     runtime="input",
-    differentiable=False,
     samples=_search_samples,
     reference="numpy.searchsorted",
 )

@@ -27,11 +27,7 @@ def _narrow_samples() -> Samples:
     yield sample(T(4, 5), 0, 4, 0)
 
 
-@op(
-    view=True,
-    samples=_narrow_samples,
-    varying=True,
-)
+@op(view=True, samples=_narrow_samples, varying=True)
 def narrow(self: Tensor, dim: int, start: SymInt, length: SymInt) -> Tensor:
     """`length` elements of a dimension from `start` on; a negative start counts from the end.
 
@@ -84,12 +80,7 @@ def _select_errors() -> Iterator[ErrorSample]:
     yield ErrorSample(sample(T(), 0, 0), IndexError, "0-dim tensor")
 
 
-@op(
-    view=True,
-    samples=_select_samples,
-    errors=_select_errors,
-    varying=True,
-)
+@op(view=True, samples=_select_samples, errors=_select_errors, varying=True)
 def select(self: Tensor, dim: int, index: SymInt) -> Tensor:
     """The slice at `index` of a dimension, which disappears.
 
@@ -177,12 +168,7 @@ def _diagonal_samples() -> Samples:
     yield sample(T(3, 3), 5)
 
 
-@op(
-    view=True,
-    samples=_diagonal_samples,
-    reference="numpy.diagonal",
-    varying=True,
-)
+@op(view=True, samples=_diagonal_samples, reference="numpy.diagonal", varying=True)
 def diagonal(self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """Elements whose places along dim1 and dim2 differ by `offset`, as a new last dimension.
 
@@ -233,11 +219,7 @@ def _unfold_samples() -> Samples:
     yield sample(T(), 0, 1, 1)
 
 
-@op(
-    where="method",
-    view=True,
-    samples=_unfold_samples,
-)
+@op(where="method", view=True, samples=_unfold_samples)
 def unfold(self: Tensor, dimension: int, size: SymInt, step: SymInt) -> Tensor:
     """Windows of `size` elements, every `step`-th one; the place in the window comes last.
 
@@ -305,13 +287,7 @@ def _pieces(self: Node, split_size: Size, d: int, name: str) -> list[Node]:
 _NO_PIECES = "[{}] split expects at least a 1-dimensional tensor\nhint: unsqueeze"
 
 
-@op(
-    long_list="split",
-    view=True,
-    samples=_split_samples,
-    errors=_split_errors,
-    varying=True,
-)
+@op(long_list="split", view=True, samples=_split_samples, errors=_split_errors, varying=True)
 def split(self: Tensor, split_size: SymInt, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of `split_size` elements of a dimension (the last may be shorter), or of given sizes.
 
@@ -351,11 +327,7 @@ def _split_function_sizes(
     return split_with_sizes(tensor, split_size_or_sections, dim)
 
 
-@op(
-    long_list="split_with_sizes",
-    view=True,
-    samples=lambda: iter([sample(T(7, 2), [2, 0, 5])]),
-)
+@op(long_list="split_with_sizes", view=True, samples=lambda: iter([sample(T(7, 2), [2, 0, 5])]))
 def split_with_sizes(
     self: Tensor, split_sizes: Sequence[SymInt], dim: int = 0
 ) -> tuple[Tensor, ...]:
@@ -552,7 +524,6 @@ def _inverse_errors() -> Iterator[ErrorSample]:
     "slice_inverse(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, "
     "SymInt step=1) -> Tensor",
     host=True,
-    out=False,
     samples=lambda: iter([sample(T(4, 3), T(4, 3), 0, 0, 4), sample(T(6), T(6))]),
     errors=_inverse_errors,
 )

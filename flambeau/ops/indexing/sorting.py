@@ -92,9 +92,9 @@ def sortable(x: Node, back: str = "") -> Node:
 
 
 @op(
-    results="values indices",
-    out="exact",
     layout="follow",
+    out="exact",
+    results="values indices",
     samples=_samples({}, {"descending": True}, {"dim": 0}),
     errors=_dim_errors,
     pointwise=False,
@@ -127,7 +127,6 @@ def _stable_sort(
     samples=_samples({}, {"descending": True}, {"dim": 0, "stable": True}),
     errors=_dim_errors,
     reference="numpy.argsort",
-    out=False,
     pointwise=False,
 )
 def argsort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
@@ -141,8 +140,8 @@ def argsort(self: Tensor, dim: int = -1, descending: bool = False, stable: bool 
 
 
 @op(
-    out="exact",
     layout="follow",
+    out="exact",
     samples=lambda: iter([sample(T(3, 4, values=_DISTINCT)), sample(T(7))]),
     pointwise=False,
 )
@@ -161,8 +160,8 @@ def _topk_errors() -> Iterator[ErrorSample]:
 
 
 @op(
-    results="values indices",
     out="exact",
+    results="values indices",
     overlap="partial",
     samples=_samples({"k": 2}, {"k": 3, "largest": False}, {"k": 1, "dim": 0}, {"k": 0}),
     errors=_topk_errors,
@@ -196,8 +195,8 @@ def _kth_errors() -> Iterator[ErrorSample]:
 
 
 @op(
-    results="values indices",
     out="separate",
+    results="values indices",
     samples=_samples({"k": 2}, {"k": 3, "dim": 0}, {"k": 1, "keepdim": True}),
     errors=_kth_errors,
 )
@@ -232,10 +231,7 @@ def kthvalue(
 # ------------------------------------------------------------------------------------ histograms
 
 
-@op(
-    where="method",
-    differentiable=False,
-)
+@op(where="method", out=True, differentiable=False)
 def _bincount(self: Tensor, weights: Tensor | None, size: SymInt) -> Tensor:
     """Counts (or sums of weights) of the values 0 ... size - 1, all of which lie in that range."""
     if weights is None:
@@ -254,13 +250,7 @@ def _bincount_samples() -> Iterator[Sample]:
     yield sample(T(0, dtype="i64"), minlength=2)
 
 
-@op(
-    host=True,
-    out=False,
-    samples=_bincount_samples,
-    dtypes="u8 i8 i16 i32 i64",
-    reference="numpy.bincount",
-)
+@op(host=True, samples=_bincount_samples, dtypes="u8 i8 i16 i32 i64", reference="numpy.bincount")
 def bincount(self: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Any:
     """How often each of 0 ... max occurs in a vector of non-negative integers, or its weight.
 
@@ -305,9 +295,7 @@ def _histc_samples() -> Iterator[Sample]:
 
 
 @op(
-    out="exact",
-    promote="keep",
-    layout="contiguous",
+    kind="reduction",
     differentiable=False,
     samples=_histc_samples,
     dtypes="f16 bf16 f32 f64",

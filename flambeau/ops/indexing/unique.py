@@ -27,12 +27,7 @@ from flambeau.ops.indexing.sorting import sortable
 from flambeau.ops.reduction.extremes import ordered
 
 
-@op(
-    name="_unique_ranks",
-    where="method",
-    out=False,
-    differentiable=False,
-)
+@op(name="_unique_ranks", where="method", differentiable=False)
 def unique_ranks(self: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """A vector in groups of equals: elements in order, their groups, each element's group."""
     values, places = prims.sort(sortable(ordered("unique", self)), 0)
@@ -41,7 +36,7 @@ def unique_ranks(self: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return [prims.cast(sortable(values, self.dtype), self.dtype), ranks, group]
 
 
-@op(name="_run_numbers", where="method", out=False, differentiable=False)
+@op(name="_run_numbers", where="method", differentiable=False)
 def run_numbers(self: Tensor) -> Tensor:
     """The number of the run of equals that each element of a vector belongs to."""
     x = ordered("unique_consecutive", self)
@@ -61,30 +56,20 @@ def _run_numbers(changed: Node) -> Node:
     return prims.cumsum(prims.cast(starts, "i64"), 0)
 
 
-@op(
-    name="_unique_groups",
-    where="method",
-    out=False,
-    differentiable=False,
-)
+@op(name="_unique_groups", where="method", differentiable=False)
 def unique_groups(self: Tensor, ranks: Tensor, total: SymInt) -> Tensor:
     """One element of each group."""
     return prims.scatter(prims.full(0, (total,), self.dtype), ranks, self, 0, "set")
 
 
-@op(
-    name="_unique_counts",
-    where="method",
-    out=False,
-    differentiable=False,
-)
+@op(name="_unique_counts", where="method", differentiable=False)
 def unique_counts(ranks: Tensor, total: SymInt) -> Tensor:
     """The groups' sizes."""
     ones = prims.full(1, ranks.shape, "i64")
     return prims.scatter(prims.full(0, (total,), "i64"), ranks, ones, 0, "add")
 
 
-@op(name="_row_starts", where="method", out=False, differentiable=False)
+@op(name="_row_starts", where="method", differentiable=False)
 def row_starts(self: Tensor) -> Tensor:
     """The number of the run of equal rows that each row of a matrix belongs to."""
     x = ordered("unique_consecutive", self)
@@ -165,12 +150,7 @@ def _samples() -> Iterator[Sample]:
     yield sample(T(5, dtype="bool"))
 
 
-@op(
-    host=True,
-    out=False,
-    samples=_samples,
-    reference="numpy.unique",
-)
+@op(host=True, samples=_samples, reference="numpy.unique")
 def unique(
     input: Tensor,
     sorted: bool = True,
@@ -196,11 +176,7 @@ def unique(
     return _rows_unique(input, dim, True, wants)
 
 
-@op(
-    host=True,
-    out=False,
-    samples=_samples,
-)
+@op(host=True, samples=_samples)
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
@@ -231,12 +207,7 @@ def _member_samples() -> Iterator[Sample]:
     yield sample(T(3), T(0))
 
 
-@op(
-    out="exact",
-    where="torch",
-    samples=_member_samples,
-    reference="numpy.isin",
-)
+@op(where="torch", out="exact", samples=_member_samples, reference="numpy.isin")
 def isin(
     elements: Tensor, test_elements: Tensor, *, assume_unique: bool = False, invert: bool = False
 ) -> Tensor:

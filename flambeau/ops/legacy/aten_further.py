@@ -12,7 +12,7 @@ from flambeau.language.samples import ErrorSample, Sample, T, sample
 from flambeau.language.schema import Device, Scalar, Tensor
 
 
-@op(name="_pin_memory", where="ops.aten", host=True)
+@op(name="_pin_memory", where="ops.aten", out=True, host=True)
 def pin_memory(self: Tensor, device: Device | None = None) -> Any:
     """A copy in pinned memory: raises, as there is no accelerator that would read it."""
     return self.pin_memory()
@@ -22,12 +22,7 @@ def _sparse_products() -> Iterator[Sample]:
     yield sample(T(2, 4), T(2, 3), T(3, 4))
 
 
-@op(
-    name="_sparse_addmm",
-    where="ops.aten",
-    host=True,
-    samples=_sparse_products,
-)
+@op(name="_sparse_addmm", where="ops.aten", out=True, host=True, samples=_sparse_products)
 def sparse_addmm(
     self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1
 ) -> Any:
@@ -44,7 +39,6 @@ def _rows_of_places() -> Iterator[Sample]:
     name="_convert_indices_from_coo_to_csr",
     where="torch",
     host=True,
-    out=False,
     differentiable=False,
     samples=_rows_of_places,
     errors=lambda: iter([ErrorSample(sample(T(2, 2, dtype="i64"), 3), RuntimeError, "a vector")]),
@@ -79,7 +73,6 @@ def convert_indices_from_coo_to_csr(self: Tensor, size: int, *, out_int32: bool 
     name="_convert_indices_from_csr_to_coo",
     where="torch",
     host=True,
-    out=False,
     differentiable=False,
     samples=lambda: iter(
         [sample(T(3, dtype="i64", values=[0, 2, 3]), T(3, dtype="i64", values=[0, 1, 1]))]

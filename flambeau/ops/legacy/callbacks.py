@@ -51,7 +51,6 @@ def _grown(x: float, *others: float) -> float:
 @op(
     where="method",
     host=True,
-    out=False,
     differentiable=False,
     samples=lambda: iter([sample(T(2, 3, grad=False), _grown)]),
     errors=lambda: iter([ErrorSample(sample(T(2), 3), TypeError, "callable")]),
@@ -73,7 +72,6 @@ def apply_(self: Mutable[Tensor], callable: Callable[[Any], Any]) -> Any:
 @op(
     where="method",
     host=True,
-    out=False,
     differentiable=False,
     samples=lambda: iter([sample(T(2, 3, grad=False), T(3, grad=False), _grown)]),
     errors=lambda: iter(
@@ -102,7 +100,6 @@ def map_(self: Mutable[Tensor], other: Tensor, callable: Callable[[Any, Any], An
 @op(
     where="method",
     host=True,
-    out=False,
     differentiable=False,
     samples=lambda: iter(
         [sample(T(2, 3, grad=False), T(3, grad=False), T(2, 1, grad=False), _grown)]

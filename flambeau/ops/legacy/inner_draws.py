@@ -55,7 +55,6 @@ def _check_binomial(count: Node, prob: Node) -> None:
     samples=_binomial_samples,
     errors=_binomial_errors,
     dtypes="f32 f64",
-    out=False,
 )
 def binomial(count: Node, prob: Node, generator: Any) -> Node:
     """Numbers of successes among `count` trials that succeed with probability `prob`.
@@ -106,7 +105,6 @@ def _define_each(name: str, distribution: str, text: str, parameter: str) -> Non
     op(
         f"{name}(Tensor self, {GENERATOR}) -> Tensor",
         where="torch",
-        out=False,
         dtypes="f32 f64" if distribution == "standard_gamma" else FLOAT_NAMES,
         samples=lambda: iter([sample(T(3, 8, low=0.5, high=20.0, grad=False))]),
     )(body)
@@ -167,10 +165,10 @@ def _sloped_samples() -> Iterator[Sample]:
 @op(
     where="torch",
     promote="default",
+    layout="follow",
+    inplace=True,
     participants="self",
     runtime="slope",
-    inplace=True,
-    out=False,
     samples=_sloped_samples,
 )
 def _sloped(self: Tensor, noise: Tensor | None, slope: Scalar) -> Tensor:
@@ -186,7 +184,6 @@ def _sloped(self: Tensor, noise: Tensor | None, slope: Scalar) -> Tensor:
     "rrelu(" + _RRELU.format(""),
     where="torch",
     host=True,
-    out=False,
     samples=_rrelu_samples,
     errors=_rrelu_errors,
 )
@@ -220,7 +217,6 @@ def rrelu(
     "rrelu_(" + _RRELU.format("!"),
     where="torch",
     host=True,
-    out=False,
     samples=lambda: iter([sample(T(3, 4)), sample(T(3, 4), 0.1, 0.3, True)]),
     errors=_rrelu_errors,
 )

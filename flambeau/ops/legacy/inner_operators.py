@@ -57,6 +57,7 @@ def _row_sum(x: Node, dim: int, name: str) -> Node:
 @op(
     f"_softmax_backward_data{_BACKWARD}",
     where=f"torch {_ATEN}",
+    out=True,
     samples=_row_samples,
     errors=_row_errors,
 )
@@ -74,6 +75,7 @@ def softmax_backward_data(grad_output: Node, output: Node, dim: int, input_dtype
 @op(
     f"_log_softmax_backward_data{_BACKWARD}",
     where=f"torch {_ATEN}",
+    out=True,
     samples=_row_samples,
     errors=_row_errors,
 )
@@ -133,6 +135,7 @@ def _define_antialiased(mode: str) -> None:
         f"{name}(Tensor input, SymInt[]? output_size=None, bool align_corners=False, "
         "object scale_factors=None, float? scales_w=None, *, float? scales_h=None) -> Tensor",
         where=_ATEN,
+        out=True,
         host=True,
         samples=lambda: iter([sample(T(1, 2, 9, 8), (4, 9), False)]),
     )(body)

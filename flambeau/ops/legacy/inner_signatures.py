@@ -39,13 +39,7 @@ def _embedding_errors() -> Iterator[ErrorSample]:
     yield ErrorSample(sample(T(2, 3), _INDICES), IndexError, "range")
 
 
-@op(
-    where="torch",
-    host=True,
-    out=False,
-    samples=_embedding_samples,
-    errors=_embedding_errors,
-)
+@op(where="torch", host=True, samples=_embedding_samples, errors=_embedding_errors)
 def embedding(
     weight: Tensor,
     indices: Tensor,
@@ -81,7 +75,6 @@ def embedding(
 @op(
     where="torch",
     host=True,
-    out=False,
     differentiable=False,
     samples=lambda: iter([sample(T(5, 3, grad=False), _INDICES, 1.0, 2.0)]),
     errors=lambda: iter(
@@ -128,7 +121,6 @@ def _batch_samples() -> Iterator[Sample]:
 @op(
     where="torch",
     host=True,
-    out=False,
     samples=_batch_samples,
     errors=lambda: iter(
         [
@@ -176,9 +168,8 @@ def _update_samples() -> Iterator[Sample]:
 
 
 @op(
-    where="torch",
+    kind="creation",
     host=True,
-    differentiable=False,
     samples=_update_samples,
     errors=lambda: iter(
         [
@@ -234,7 +225,6 @@ def _instance_samples() -> Iterator[Sample]:
 @op(
     where="torch",
     host=True,
-    out=False,
     samples=_instance_samples,
     errors=lambda: iter(
         [
@@ -324,7 +314,6 @@ def _check_bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> None:
 @op(
     where="torch nn.functional",
     host=True,
-    out=False,
     autocast=untouched,
     samples=_bilinear_samples,
     errors=_bilinear_errors,
@@ -373,7 +362,6 @@ def _convolution_errors() -> Iterator[ErrorSample]:
 @op(
     where="torch",
     host=True,
-    out=False,
     autocast=untouched,
     samples=_convolution_samples,
     errors=_convolution_errors,
@@ -425,7 +413,6 @@ def _tbc_errors() -> Iterator[ErrorSample]:
 @op(
     where="torch nn.functional",
     host=True,
-    out=False,
     samples=lambda: iter([sample(T(5, 2, 3), T(2, 3, 4), T(4), 1)]),
     errors=_tbc_errors,
     autocast="lower",

@@ -32,7 +32,6 @@ _INNER = "ops.aten"
 @op(
     where=_INNER,
     promote="keep",
-    out=False,
     samples=lambda: iter(
         [
             sample(T(3, 4), 1),
@@ -62,10 +61,10 @@ def _safe_softmax(self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
 
 
 @op(
-    overlap="copy",
-    out="exact",
+    kind="pointwise",
     where=_INNER,
-    promote="default",
+    out="exact",
+    overlap="copy",
     participants="grad_output scale",
     runtime="scale",
     samples=lambda: iter([sample(T(3, 4), T(3, 4, dtype="bool", low=0, high=2, grad=False), 2.0)]),
@@ -81,20 +80,14 @@ def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: Scalar) ->
     return grad * kept * prims.constant(scale, grad)
 
 
-@op(
-    out="exact",
-    where=_INNER,
-    promote="keep",
-    layout="images",
-    samples=lambda: iter(
+@op(kind="reduction", where=_INNER, layout="images", samples=lambda: iter(
         [
             sample(
                 T(2, 1, 1, 2), T(2, 1, 3, 4), (2,), (2,), (0,), (1,), False,
                 T(2, 1, 1, 2, dtype="i64", values=[[[[5, 2]]], [[[0, 7]]]], grad=False),
             )
         ]
-    ),
-)  # fmt: skip
+    ))  # fmt: skip
 def max_pool2d_with_indices_backward(
     grad_output: Tensor,
     self: Tensor,
@@ -159,12 +152,7 @@ def _masked_samples(rest: Callable[[], Any]) -> Callable[[], Iterator[Sample]]:
     return make
 
 
-@op(
-    where="torch",
-    out=False,
-    runtime="fill",
-    samples=_masked_samples(lambda: 1.5),
-)
+@op(where="torch", runtime="fill", samples=_masked_samples(lambda: 1.5))
 def _unsafe_masked_index(
     self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], fill: Scalar
 ) -> Tensor:
@@ -185,11 +173,7 @@ def _unsafe_masked_index(
     return prims.where(inside, found, filled(fill, found.shape, self.dtype))
 
 
-@op(
-    where="torch",
-    out=False,
-    samples=_masked_samples(lambda: T(2, 3)),
-)
+@op(where="torch", samples=_masked_samples(lambda: T(2, 3)))
 def _unsafe_masked_index_put_accumulate(
     self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], values: Tensor
 ) -> Tensor:

@@ -45,8 +45,8 @@ def _layer_samples() -> Iterator[Sample]:
 
 @op(
     name="_layer_norm_inner",
-    saves_result=False,
     where="private",
+    saves_result=False,
     runtime="eps",
     samples=_layer_samples,
 )
@@ -103,8 +103,8 @@ def _group_samples() -> Iterator[Sample]:
 
 
 @op(
-    saves_result=False,
     where="torch",
+    saves_result=False,
     runtime="eps",
     samples=_group_samples,
     errors=lambda: iter(
@@ -145,8 +145,8 @@ def native_group_norm(
 
 @op(
     name="_batch_norm_inner",
-    saves_result=False,
     where="private",
+    saves_result=False,
     runtime="eps",
     samples=lambda: iter((sample(T(2, 3, 4), T(3), T(3), 1e-3),)),
 )
@@ -171,8 +171,8 @@ def _batch_samples() -> Iterator[Sample]:
 
 @op(
     f"native_batch_norm({_BATCH}{_RUNNING}bool training, {_END})",
-    out="exact",
     where="torch",
+    out="exact",
     host=True,
     samples=_batch_samples,
 )
@@ -215,8 +215,8 @@ def native_batch_norm(
 
 @op(
     f"_native_batch_norm_legit({_BATCH}{_RUNNING}bool training, {_END})",
-    out="exact",
     where="torch",
+    out="exact",
     host=True,
     samples=_batch_samples,
 )

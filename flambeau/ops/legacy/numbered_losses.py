@@ -99,7 +99,6 @@ def _define(name: str) -> None:
     op(
         f"{name}({signature}) -> Tensor",
         where="torch",
-        out=False,
         autocast=source.options.autocast,
         unsaved=tuple(n for n in names if others.get(n, n) in unsaved),
         samples=_samples(given, named),

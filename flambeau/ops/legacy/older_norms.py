@@ -26,8 +26,8 @@ def _frobenius_samples() -> Iterator[Sample]:
 
 @op(
     where="torch",
-    host=True,
     out="exact",
+    host=True,
     samples=_frobenius_samples,
     errors=lambda: iter([ErrorSample(sample(T(2, 2, 2), (0, 1, 2)), RuntimeError, "at most 2")]),
 )
@@ -56,8 +56,8 @@ def _nuclear_samples() -> Iterator[Sample]:
 
 @op(
     where="torch",
-    host=True,
     out="exact",
+    host=True,
     samples=_nuclear_samples,
     errors=lambda: iter([ErrorSample(sample(T(4)), RuntimeError, "at least 2")]),
 )
@@ -89,7 +89,6 @@ def _except_samples() -> Iterator[Sample]:
 @op(
     where="torch",
     host=True,
-    out=False,
     samples=_except_samples,
     errors=lambda: iter([ErrorSample(sample(T(3, 4), 2, 5), IndexError, "out of range")]),
 )
@@ -119,7 +118,6 @@ def _weight_norm_samples() -> Iterator[Sample]:
 @op(
     name="_weight_norm",
     where="torch",
-    out=False,
     samples=_weight_norm_samples,
     errors=lambda: iter([ErrorSample(sample(T(3, 4), T(3, 1), 5), IndexError, "out of range")]),
 )

@@ -21,11 +21,7 @@ from flambeau.language.schema import Mutable, Scalar, SymInt, Tensor
 from flambeau.ops.common import is_one, shown
 
 
-@op(
-    where="torch",
-    host=True,
-    samples=lambda: iter([sample(T(2)), sample([1, 2])]),
-)
+@op(where="torch", out=True, host=True, samples=lambda: iter([sample(T(2)), sample([1, 2])]))
 def is_tensor(obj: Any) -> bool:
     """Whether an object is a tensor.
 
@@ -48,9 +44,7 @@ def _define_query(name: str, text: str, shown: str) -> None:
         {shown}
     """
     samples = lambda: iter([sample(T(2, 3)), sample(T(0, 3))])  # noqa: E731
-    op(f"{name}(Tensor input) -> Tensor", where="torch", host=True, out=False, samples=samples)(
-        body
-    )
+    op(f"{name}(Tensor input) -> Tensor", where="torch", host=True, samples=samples)(body)
 
 
 for _name, _text, _shown in (
@@ -82,17 +76,14 @@ def _define_truth(name: str, reduce: Any, text: str) -> None:
         tensor(True)
     """
     samples = lambda: iter([sample(T(2, 3, dtype="bool")), sample(T(dtype="bool"))])  # noqa: E731
-    op(f"{name}(Tensor self) -> Tensor", out=False, samples=samples)(body)
+    op(f"{name}(Tensor self) -> Tensor", samples=samples)(body)
 
 
 _define_truth("_is_all_true", "all", "Whether every element of a bool tensor is True.")
 _define_truth("_is_any_true", "any", "Whether some element of a bool tensor is True.")
 
 
-@op(
-    host=True,
-    samples=lambda: iter([sample(T(2, 3))]),
-)
+@op(out=True, host=True, samples=lambda: iter([sample(T(2, 3))]))
 def is_distributed(input: Tensor) -> bool:
     """Whether a tensor's parts lie on several machines: False.
 
@@ -104,10 +95,7 @@ def is_distributed(input: Tensor) -> bool:
     return False
 
 
-@op(
-    host=True,
-    samples=lambda: iter([sample(T(2, 3), T(2, 3)), sample(T(2), T(3))]),
-)
+@op(out=True, host=True, samples=lambda: iter([sample(T(2, 3), T(2, 3)), sample(T(2), T(3))]))
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same sizes.
 
@@ -125,6 +113,7 @@ def _shape_of(given: Any) -> tuple[int, ...]:
 @op(
     "broadcast_shapes(object shapes) -> Tensor",
     where="torch",
+    out=True,
     host=True,
     samples=lambda: iter([sample((2, 1), (3,)), sample(2, (4, 1, 1)), sample()]),
     errors=lambda: iter([ErrorSample(sample((2,), (3,)), RuntimeError, "broadcast a dimension")]),
@@ -158,6 +147,7 @@ def broadcast_shapes(*shapes: Any) -> Any:
 
 @op(
     where="method",
+    out=True,
     samples=lambda: iter([sample(T(2, 3), (1, 3)), sample(T(2, 3), (3,)), sample(T(2, 3), (2, 3))]),
 )
 def sum_to_size(self: Tensor, size: Sequence[SymInt]) -> Tensor:
@@ -184,10 +174,9 @@ def sum_to_size(self: Tensor, size: Sequence[SymInt]) -> Tensor:
 
 
 @op(
+    where="method",
     repeats=True,
     fits="fill_value",
-    where="method",
-    out=False,
     runtime="fill_value",
     samples=lambda: iter([sample(T(3, 4), 1.5), sample(T(7, 3), 2, True), sample(T(3, 3, 3), 1.0)]),
 )
@@ -220,11 +209,7 @@ def fill_diagonal_(self: Mutable[Tensor], fill_value: Scalar, wrap: bool = False
     return prims.where(on, number, self)
 
 
-@op(
-    host=True,
-    samples=lambda: iter([sample(T(4)), sample(T(4), 3), sample(T(3), 2, True)]),
-    out=False,
-)
+@op(host=True, samples=lambda: iter([sample(T(4)), sample(T(4), 3), sample(T(3), 2, True)]))
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Any:
     """All combinations of r elements of a vector, one per row.
 

@@ -195,11 +195,7 @@ def _einsum_parts(op: Any, equation: str, tensors: Sequence[Any]) -> Any:
     return current
 
 
-@op(
-    autocast=_einsum_parts,
-    where="torch",
-    out=False,
-)
+@op(where="torch", autocast=_einsum_parts)
 def _einsum(equation: str, tensors: Sequence[Tensor]) -> Tensor:
     """One program for a whole equation; operands are contracted from left to right."""
     terms, result = _parse("einsum", equation, [x.ndim for x in tensors])
@@ -217,7 +213,6 @@ def _einsum(equation: str, tensors: Sequence[Tensor]) -> Tensor:
     "einsum(str equation, Tensor[] operands) -> Tensor",
     where="torch",
     host=True,
-    out=False,
     samples=_einsum_samples,
     errors=lambda: iter(
         [ErrorSample(sample("ij,jk", T(2, 3), T(4, 5)), RuntimeError, "does not broadcast")]
@@ -279,11 +274,7 @@ def _tensordot_samples() -> Iterator[Sample]:
     yield sample(T(3, 4, 5), T(4, 3, 2), ([1, 0], [0, 1]))
 
 
-@op(
-    autocast="lower",
-    where="torch",
-    out="exact",
-)
+@op(kind="product", where="torch")
 def _tensordot(
     self: Tensor, other: Tensor, dims_self: Sequence[int], dims_other: Sequence[int]
 ) -> Tensor:
@@ -311,8 +302,8 @@ def _tensordot(
 @op(
     "tensordot(Tensor a, Tensor b, object dims=2) -> Tensor",
     where="torch",
-    host=True,
     out="exact",
+    host=True,
     samples=_tensordot_samples,
     reference="numpy.tensordot",
 )
@@ -349,8 +340,7 @@ def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
 
 
 @op(
-    autocast="lower",
-    out="exact",
+    kind="product",
     where="linalg",
     samples=lambda: iter(
         [
@@ -421,8 +411,8 @@ def _chain(matrices: Sequence[Node], best: dict[tuple[int, int], int], i: int, j
 @op(
     "chain_matmul(Tensor[] matrices) -> Tensor",
     where="torch",
-    host=True,
     out="exact",
+    host=True,
     samples=lambda: iter([sample(T(2, 3), T(3, 4), T(4, 5))]),
 )
 def chain_matmul(*matrices: Any) -> Any:
@@ -458,11 +448,11 @@ def _power_rule(op: Any, self: Any, n: int) -> Any:
 
 
 @op(
+    where="torch method linalg",
+    out="exact contiguous",
     autocast=_power_rule,
     overlap="partial",
     overlap_when=lambda x, n: n == 1,
-    out="exact contiguous",
-    where="torch method linalg",
     samples=_power_samples,
     reference="numpy.linalg.matrix_power",
 )
@@ -519,7 +509,6 @@ def _powers(x: Node, count: Size, increasing: bool) -> Node:
 
 @op(
     where="torch",
-    out=False,
     samples=lambda: iter([sample(T(4)), sample(T(4), 3), sample(T(4), 3, True)]),
     reference="numpy.vander",
 )
@@ -538,9 +527,8 @@ def vander(x: Tensor, N: SymInt | None = None, increasing: bool = False) -> Tens
 
 @op(
     name="vander",
-    saves_result=False,
     where="linalg",
-    out=False,
+    saves_result=False,
     samples=lambda: iter([sample(T(4)), sample(T(2, 4), N=3)]),
 )
 def linalg_vander(x: Tensor, *, N: SymInt | None = None) -> Tensor:

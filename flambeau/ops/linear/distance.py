@@ -89,13 +89,10 @@ def similarity(a: Node, b: Node, dim: int, eps: Any) -> Node:
 
 
 @op(
-    saves_result=False,
     where=f"torch {_F}",
     promote="float",
+    saves_result=False,
     participants="x1 x2",
-    layout="contiguous",
-    inplace=False,
-    out=False,
     runtime="eps",
     samples=_similarity_samples,
 )
@@ -130,13 +127,10 @@ def _distance_samples() -> Iterator[Sample]:
 
 
 @op(
-    unsaved="x1 x2",
     where=f"torch {_F}",
     promote="float",
+    unsaved="x1 x2",
     participants="x1 x2",
-    layout="contiguous",
-    inplace=False,
-    out=False,
     runtime="eps",
     samples=_distance_samples,
 )
@@ -173,11 +167,9 @@ def _cosine_samples() -> Iterator[Sample]:
 @op(
     f"cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0, {_LEGACY})"
     " -> Tensor",
-    unsaved="target",
     where=_F,
-    promote="none",
+    unsaved="target",
     samples=_cosine_samples,
-    out=False,
     autocast="float32",
 )
 def cosine_embedding_loss(
@@ -232,11 +224,9 @@ def _triplet_samples() -> Iterator[Sample]:
 @op(
     "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, "
     f"float p=2, float eps=1e-06, bool swap=False, {_LEGACY}) -> Tensor",
-    unsaved="anchor positive negative",
     where=_F,
-    promote="none",
+    unsaved="anchor positive negative",
     samples=_triplet_samples,
-    out=False,
     autocast="float32",
 )
 def triplet_margin_loss(
@@ -296,12 +286,7 @@ def triplet_margin_loss(
     return prims.cast(reduced(hinge(value), kind), PARTS.get(final, final))
 
 
-@op(
-    where=_F,
-    host=True,
-    samples=lambda: iter([sample(T(3, 5), T(3, 5), T(3, 5), swap=True)]),
-    out=False,
-)
+@op(where=_F, host=True, samples=lambda: iter([sample(T(3, 5), T(3, 5), T(3, 5), swap=True)]))
 def triplet_margin_with_distance_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -378,11 +363,8 @@ def _rows_and_classes(x: Node, target: Node) -> tuple[Node, Node]:
 @op(
     "multi_margin_loss(Tensor input, Tensor target, int p=1, float margin=1.0, "
     f"Tensor? weight=None, {_LEGACY}) -> Tensor",
-    where=_F,
-    promote="keep",
+    kind="loss",
     samples=_class_samples,
-    out=False,
-    autocast="float32",
 )
 def multi_margin_loss(
     input: Node,  # noqa: A002
@@ -443,11 +425,8 @@ def _label_samples() -> Iterator[Sample]:
 
 @op(
     f"multilabel_margin_loss(Tensor input, Tensor target, {_LEGACY}) -> Tensor",
-    where=_F,
-    promote="keep",
+    kind="loss",
     samples=_label_samples,
-    out=False,
-    autocast="float32",
 )
 def multilabel_margin_loss(
     input: Node,  # noqa: A002
@@ -515,10 +494,7 @@ def _soft_samples() -> Iterator[Sample]:
     f"{_LEGACY}) -> Tensor",
     where=_F,
     promote="default",
-    layout="contiguous",
-    inplace=False,
     samples=_soft_samples,
-    out=False,
 )
 def multilabel_soft_margin_loss(
     input: Node,  # noqa: A002
@@ -593,7 +569,6 @@ def _one_hot_errors() -> Iterator[ErrorSample]:
         ]
     ),
     errors=_one_hot_errors,
-    out=False,
 )
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Any:
     """Classes as rows with a single 1.
@@ -642,7 +617,6 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Any:
     where=f"torch {_F}",
     promote="keep",
     samples=lambda: iter([sample(T(5, 3)), sample(T(4, 3), 1.0), sample(T(1, 3))]),
-    out=False,
 )
 def pdist(input: Tensor, p: float = 2) -> Tensor:
     """p-distances of all pairs of rows i < j, in the order of `triu_indices`.

@@ -159,13 +159,7 @@ NOT_POSITIVE = (
 
 
 @op(
-    results="L info",
-    where="linalg",
-    samples=_positive_samples,
-    errors=_not_square,
-    dtypes=_MATRICES,
-    out="exact",
-    autocast="float32",
+    kind="matrix", results="L info", samples=_positive_samples, errors=_not_square, dtypes=_MATRICES
 )
 def cholesky_ex(
     self: Tensor, *, upper: bool = False, check_errors: bool = False
@@ -190,16 +184,21 @@ def _factor_positive(a: Node, upper: bool) -> tuple[Node, Node]:
     return columns(la.adjoint(factor) if upper else factor), info
 
 
-@op(results="L info",
-    where="private", samples=_positive_samples, dtypes=_MATRICES)  # fmt: skip
+@op(where="private", results="L info", samples=_positive_samples, dtypes=_MATRICES)
 def _old_cholesky_ex(self: Tensor, *, upper: bool = False) -> tuple[Tensor, Tensor]:
     """As `cholesky_ex`, with the errors of `torch.cholesky`."""
     check_matrices(self, "cholesky", True, "all")
     return _factor_positive(self, upper)
 
 
-@op( out="exact", where="linalg", host=True,
-    samples=_positive_samples, dtypes=_MATRICES, autocast="float32")  # fmt: skip
+@op(
+    where="linalg",
+    out="exact",
+    host=True,
+    samples=_positive_samples,
+    dtypes=_MATRICES,
+    autocast="float32",
+)
 def cholesky(input: Tensor, *, upper: bool = False) -> Any:
     """The lower triangular L with A = L L^H, for Hermitian positive definite matrices.
 
@@ -217,8 +216,14 @@ def cholesky(input: Tensor, *, upper: bool = False) -> Any:
     return factor
 
 
-@op(name="cholesky", host=True, out="cast contiguous",
-    samples=_positive_samples, dtypes=_MATRICES, autocast="float32")  # fmt: skip
+@op(
+    name="cholesky",
+    out="cast contiguous",
+    host=True,
+    samples=_positive_samples,
+    dtypes=_MATRICES,
+    autocast="float32",
+)
 def old_cholesky(self: Tensor, upper: bool = False) -> Any:
     """The same as `torch.linalg.cholesky`.
 
@@ -269,12 +274,12 @@ def _check_pivot(a: Node, pivot: bool, name: str) -> None:
 
 
 @op(
-    results="LU pivots info",
     where="linalg",
+    out="exact",
+    results="LU pivots info",
     samples=_square_samples,
     errors=_not_matrices,
     dtypes=_MATRICES,
-    out="exact",
 )
 def lu_factor_ex(
     A: Tensor, *, pivot: bool = True, check_errors: bool = False
@@ -314,8 +319,14 @@ def carrying(value: Node, info: Node) -> Node:
     return value + zero
 
 
-@op(results="LU pivots", where="linalg",
-    samples=_square_samples, errors=_not_matrices, dtypes=_MATRICES, out="exact")  # fmt: skip
+@op(
+    where="linalg",
+    out="exact",
+    results="LU pivots",
+    samples=_square_samples,
+    errors=_not_matrices,
+    dtypes=_MATRICES,
+)
 def lu_factor(A: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor]:
     """Packed L and U with A = P L U, and the interchanges of rows, counted from 1.
 
@@ -331,8 +342,14 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor]:
     return packed, carrying(pivots, info)
 
 
-@op(results="P L U", where="linalg",
-    samples=_square_samples, errors=_not_matrices, dtypes=_MATRICES, out="exact")  # fmt: skip
+@op(
+    where="linalg",
+    out="exact",
+    results="P L U",
+    samples=_square_samples,
+    errors=_not_matrices,
+    dtypes=_MATRICES,
+)
 def lu(A: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     """P, L, U with A = P L U: a permutation, ones on L's diagonal.
 
@@ -361,13 +378,7 @@ def _unpack_samples() -> Iterator[Sample]:
     yield sample(T(2, 2), T(2, dtype="i32", values=[2, 2], grad=False))
 
 
-@op(
-    results="P L U",
-    where="torch",
-    samples=_unpack_samples,
-    dtypes=_MATRICES,
-    out="exact",
-)
+@op(where="torch", out="exact", results="P L U", samples=_unpack_samples, dtypes=_MATRICES)
 def lu_unpack(
     LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -409,9 +420,14 @@ def lu_unpack(
     return permutation_matrix(order, LU_data.dtype), low, up
 
 
-@op(name="lu", host=True,
-    out="any contiguous", samples=_square_samples, dtypes=_MATRICES,
-    autocast="float32")  # fmt: skip
+@op(
+    name="lu",
+    out="any contiguous",
+    host=True,
+    samples=_square_samples,
+    dtypes=_MATRICES,
+    autocast="float32",
+)
 def old_lu(self: Tensor, pivot: bool = True, get_infos: bool = False) -> tuple[Tensor, ...]:
     """Packed factors and pivots, and with `get_infos` the error numbers.
 
@@ -441,9 +457,7 @@ def _lu_with_info() -> Any:
 _QR_MODES = ("reduced", "complete", "r")
 
 
-@op(results="Q R", where="linalg",
-    samples=_tall_samples, errors=_not_matrices, dtypes=_MATRICES, out="exact",
-    autocast="float32")  # fmt: skip
+@op(kind="matrix", results="Q R", samples=_tall_samples, errors=_not_matrices, dtypes=_MATRICES)
 def qr(A: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
     """Q with orthonormal columns and R upper triangular with A = Q R.
 
@@ -465,8 +479,15 @@ def qr(A: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
     return columns(prims.full(0, (0,), A.dtype) if mode == "r" else q), columns(r)
 
 
-@op(name="qr", results="Q R", samples=_tall_samples,
-    errors=_not_matrices, dtypes=_MATRICES, out="exact", autocast="float32")  # fmt: skip
+@op(
+    name="qr",
+    out="exact",
+    results="Q R",
+    samples=_tall_samples,
+    errors=_not_matrices,
+    dtypes=_MATRICES,
+    autocast="float32",
+)
 def old_qr(self: Tensor, some: bool = True) -> tuple[Tensor, Tensor]:
     """The same as `torch.linalg.qr`; `some=False` makes Q square.
 
@@ -499,9 +520,13 @@ def _hermitian(x: Node, uplo: str, name: str) -> Node:
     return la.adjoint(x) if uplo.upper() == "U" else x
 
 
-@op(results="eigenvalues eigenvectors", where="linalg",
-    samples=_positive_samples, errors=_not_square, dtypes=_MATRICES, out="exact",
-    autocast="float32")  # fmt: skip
+@op(
+    kind="matrix",
+    results="eigenvalues eigenvectors",
+    samples=_positive_samples,
+    errors=_not_square,
+    dtypes=_MATRICES,
+)
 def eigh(self: Tensor, UPLO: str = "L") -> tuple[Tensor, Tensor]:
     """Ascending eigenvalues and orthonormal eigenvectors (columns) of Hermitian matrices.
 
@@ -518,8 +543,7 @@ def eigh(self: Tensor, UPLO: str = "L") -> tuple[Tensor, Tensor]:
     return values, columns(vectors)
 
 
-@op( where="linalg", samples=_positive_samples,
-    errors=_not_square, dtypes=_MATRICES, out="exact", autocast="float32")  # fmt: skip
+@op(kind="matrix", samples=_positive_samples, errors=_not_square, dtypes=_MATRICES)
 def eigvalsh(self: Tensor, UPLO: str = "L") -> Tensor:
     """Ascending eigenvalues of Hermitian matrices, of which one triangle is read.
 
@@ -533,9 +557,14 @@ def eigvalsh(self: Tensor, UPLO: str = "L") -> Tensor:
     return la.eigvalsh(_hermitian(self, UPLO, "linalg.eigvalsh"))
 
 
-@op(results="eigenvalues eigenvectors", where="linalg",
-    samples=_vector_samples, errors=_not_square, dtypes=_MATRICES,
-    out="cast empty", autocast="float32")  # fmt: skip
+@op(
+    kind="matrix",
+    out="cast empty",
+    results="eigenvalues eigenvectors",
+    samples=_vector_samples,
+    errors=_not_square,
+    dtypes=_MATRICES,
+)
 def eig(self: Tensor) -> tuple[Tensor, Tensor]:
     """Complex eigenvalues, in no particular order, and eigenvectors (columns of norm 1).
 
@@ -551,9 +580,14 @@ def eig(self: Tensor) -> tuple[Tensor, Tensor]:
     return values, columns(vectors)
 
 
-@op( where="linalg", unsaved="self", samples=_square_samples,
+@op(
+    kind="matrix",
+    out=True,
+    unsaved="self",
+    samples=_square_samples,
     errors=_not_square,
-    dtypes=_MATRICES, autocast="float32")  # fmt: skip
+    dtypes=_MATRICES,
+)
 def eigvals(self: Tensor) -> Tensor:
     """Complex eigenvalues of square matrices, in no particular order.
 
@@ -579,13 +613,7 @@ def _refuse_driver(a: Node, driver: str | None, name: str) -> None:
 
 
 @op(
-    results="U S Vh",
-    where="linalg",
-    samples=_vector_samples,
-    errors=_not_matrices,
-    dtypes=_MATRICES,
-    out="exact",
-    autocast="float32",
+    kind="matrix", results="U S Vh", samples=_vector_samples, errors=_not_matrices, dtypes=_MATRICES
 )
 def svd(
     A: Tensor, full_matrices: bool = True, *, driver: str | None = None
@@ -609,9 +637,7 @@ def svd(
     return columns(u), s, columns(vh)
 
 
-@op( where="linalg", unsaved="A",
-    samples=_tall_samples,
-    errors=_not_matrices, dtypes=_MATRICES, out="exact", autocast="float32")  # fmt: skip
+@op(kind="matrix", unsaved="A", samples=_tall_samples, errors=_not_matrices, dtypes=_MATRICES)
 def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
     """Descending singular values of matrices.
 
@@ -630,11 +656,11 @@ def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
 
 @op(
     name="svd",
+    out="exact",
     results="U S V",
     samples=_vector_samples,
     errors=_not_matrices,
     dtypes=_MATRICES,
-    out="exact",
     autocast="float32",
 )
 def old_svd(

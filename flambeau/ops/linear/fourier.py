@@ -289,9 +289,9 @@ def _define(kind: str, suffix: str) -> None:
     op(
         f"{name}(Tensor input, {arguments}",
         where="fft",
+        out=_out(kind, suffix),
         varying=True,
         autocast="" if kind in ("hfft", "ihfft") and suffix else "float32",
-        out=_out(kind, suffix),
         samples=_samples(kind, suffix),
         errors=lambda: iter([ErrorSample(sample(T(4, 4), norm="x"), RuntimeError, "Invalid norm")]),
         dtypes="f32 f64" if kind in ("rfft", "ihfft") else "f32 f64 c64 c128",
@@ -334,12 +334,7 @@ def _shift_samples() -> Iterator[Sample]:
     yield sample(T(4, 3), 1)
 
 
-@op(
-    where="fft",
-    varying=True,
-    out=False,
-    samples=_shift_samples,
-)
+@op(where="fft", varying=True, samples=_shift_samples)
 def fftshift(input: Tensor, dim: Sequence[int] | None = None) -> Tensor:
     """A spectrum rolled so that frequency zero lies in the middle.
 
@@ -350,12 +345,7 @@ def fftshift(input: Tensor, dim: Sequence[int] | None = None) -> Tensor:
     return _shifted(input, dim, 1)
 
 
-@op(
-    where="fft",
-    varying=True,
-    out=False,
-    samples=_shift_samples,
-)
+@op(where="fft", varying=True, samples=_shift_samples)
 def ifftshift(input: Tensor, dim: Sequence[int] | None = None) -> Tensor:
     """The inverse of `fftshift`: frequency zero comes first again.
 

@@ -117,12 +117,7 @@ def _errors() -> Iterator[ErrorSample]:
     yield ErrorSample(sample(T(4, 8), T(2, 8, 2)), RuntimeError, "offsets")
 
 
-@op(
-    where="torch",
-    host=True,
-    autocast=untouched,
-    out=False,
-)
+@op(where="torch", host=True, autocast=untouched)
 def _grouped_mm(
     self: Tensor,
     mat2: Tensor,
@@ -136,13 +131,7 @@ def _grouped_mm(
     return _product(self, mat2, offs)
 
 
-@op(
-    where="nn.functional",
-    host=True,
-    out=False,
-    samples=_samples,
-    errors=_errors,
-)
+@op(where="nn.functional", host=True, samples=_samples, errors=_errors)
 def grouped_mm(
     mat_a: Tensor,
     mat_b: Tensor,
@@ -177,12 +166,7 @@ def grouped_mm(
     return _grouped_mm(mat_a, mat_b, offs, bias, out_dtype)
 
 
-@op(
-    where="nn.functional",
-    host=True,
-    out=False,
-    differentiable=False,
-)
+@op(where="nn.functional", host=True, differentiable=False)
 def scaled_grouped_mm(
     mat_a: Tensor,
     mat_b: Tensor,

@@ -38,12 +38,12 @@ def _not_square() -> Iterator[ErrorSample]:
 
 
 @op(
-    results="LD pivots info",
     where="linalg",
+    out="exact",
+    results="LD pivots info",
     samples=_samples,
     errors=_not_square,
     dtypes=_MATRICES,
-    out="exact",
 )
 def ldl_factor_ex(
     self: Tensor, *, hermitian: bool = False, check_errors: bool = False
@@ -78,9 +78,14 @@ _ZERO_PIVOT = (
 )
 
 
-@op(results="LD pivots",
-    where="linalg", samples=_samples, errors=_not_square, dtypes=_MATRICES,
-    out="exact")  # fmt: skip
+@op(
+    where="linalg",
+    out="exact",
+    results="LD pivots",
+    samples=_samples,
+    errors=_not_square,
+    dtypes=_MATRICES,
+)
 def ldl_factor(self: Tensor, *, hermitian: bool = False) -> tuple[Tensor, Tensor]:
     """Packed L and D with A = L D L^T (`hermitian=True`: L D L^H), and LAPACK's pivots.
 
@@ -112,12 +117,7 @@ def _solve_samples() -> Iterator[Sample]:
     yield sample(low, pair, T(2, 2, 3, grad=False), hermitian=True)
 
 
-@op(
-    out="exact",
-    where="linalg",
-    samples=_solve_samples,
-    dtypes=_MATRICES,
-)
+@op(where="linalg", out="exact", samples=_solve_samples, dtypes=_MATRICES)
 def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Tensor:
     """X with A X = B, given what `ldl_factor` returned for A; batches broadcast.
 

@@ -123,12 +123,12 @@ def _least_squares_result() -> Any:
 
 
 @op(
-    results="solution residuals rank singular_values",
     where="linalg",
+    out="cast empty",
+    results="solution residuals rank singular_values",
     host=True,
     samples=lambda: iter([sample(_TALL, T(3, 2))]),
     dtypes=_MATRICES,
-    out="cast empty",
     autocast="float32",
 )
 def lstsq(

@@ -104,12 +104,11 @@ def _matmul_errors() -> Iterator[ErrorSample]:
 
 
 @op(
-    out="exact",
+    kind="product",
     where="torch method linalg",
     samples=_matmul_samples,
     errors=_matmul_errors,
     reference="numpy.matmul",
-    autocast="lower",
 )
 def matmul(self: Tensor, other: Tensor) -> Tensor:
     """Matrix product with the rank rules of `@`.
@@ -137,7 +136,7 @@ def matmul(self: Tensor, other: Tensor) -> Tensor:
     return prims.squeeze(result, result.ndim - 1) if other.ndim == 1 else result
 
 
-@op(where="method", autocast="lower")
+@op(where="method", out=True, autocast="lower")
 def _rmatmul(self: Tensor, other: Tensor) -> Tensor:
     """`other @ self`."""
     return matmul(other, self)
@@ -148,11 +147,10 @@ def _pair_samples(*shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> Any:
 
 
 @op(
-    out="exact",
+    kind="product",
     samples=_pair_samples(((2, 3), (3, 4)), ((0, 3), (3, 2)), ((17, 33), (33, 5))),
     errors=lambda: iter([ErrorSample(sample(T(2), T(2, 3)), RuntimeError, "must be a matrix")]),
     reference="numpy.matmul",
-    autocast="lower",
 )
 def mm(self: Tensor, mat2: Tensor) -> Tensor:
     """Product of two matrices: (n, k) x (k, m) -> (n, m); no broadcasting, no promotion.
@@ -201,7 +199,7 @@ def _int_mm_samples() -> Iterator[Sample]:
         yield sample(T(m, k, **bounds), T(k, n, **bounds))
 
 
-@op(where="torch", samples=_int_mm_samples)
+@op(where="torch", out=True, samples=_int_mm_samples)
 def _int_mm(self: Tensor, mat2: Tensor) -> Tensor:
     """Product of two matrices of bytes in int32: exact. `self` may be uint8.
 
@@ -220,10 +218,9 @@ def _int_mm(self: Tensor, mat2: Tensor) -> Tensor:
 
 
 @op(
-    out="exact",
+    kind="product",
     samples=_pair_samples(((5, 2, 3), (5, 3, 4)), ((0, 2, 3), (0, 3, 4)), ((2, 3, 0), (2, 0, 4))),
     reference="numpy.matmul",
-    autocast="lower",
 )
 def bmm(self: Tensor, mat2: Tensor) -> Tensor:
     """Products of two equal batches of matrices: (b, n, k) x (b, k, m) -> (b, n, m).
@@ -314,11 +311,7 @@ def dot(self: Tensor, tensor: Tensor) -> Tensor:
     return _dot("dot", self, tensor)
 
 
-@op(
-    out="exact",
-    samples=_pair_samples(((3,), (3,))),
-    reference="numpy.vdot",
-)
+@op(out="exact", samples=_pair_samples(((3,), (3,))), reference="numpy.vdot")
 def vdot(self: Tensor, other: Tensor) -> Tensor:
     """The sum of products of two vectors, the first conjugated.
 
@@ -330,10 +323,9 @@ def vdot(self: Tensor, other: Tensor) -> Tensor:
 
 
 @op(
-    out="exact",
+    kind="product",
     where="linalg",
     samples=lambda: iter([sample(T(3, 4), T(3, 4)), sample(T(3, 4), T(4)), sample(T(3), T(3))]),
-    autocast="lower",
 )
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """Sums of products along `dim`, the first operand conjugated; operands broadcast.
@@ -363,9 +355,9 @@ def _inner_rule(self: Any, other: Any) -> str:
 
 
 @op(
-    overlap="partial",
-    overlap_when=lambda x, y: x.ndim == 0 or y.ndim == 0,  # a product of numbers
     out="exact",
+    overlap="partial",
+    overlap_when=lambda x, y: x.ndim == 0 or y.ndim == 0,
     autocast=by_arguments(_inner_rule),
     samples=_pair_samples(((3,), (3,)), ((2, 3), (4, 3)), ((2, 3), (3,)), ((), (3,))),
     reference="numpy.inner",
@@ -398,10 +390,9 @@ def inner(self: Tensor, other: Tensor) -> Tensor:
 
 
 @op(
-    overlap="partial",
     promote="default",
-    layout="contiguous",
-    inplace=False,
+    out=True,
+    overlap="partial",
     aliases="ger",
     samples=_pair_samples(((3,), (4,)), ((0,), (4,))),
     reference="numpy.outer",
@@ -577,10 +568,8 @@ _refuses_out_dtype(baddbmm, f"Tensor self, Tensor batch1, Tensor batch2, {_FACTO
 
 
 @op(
+    out=True,
     overlap="partial",
-    promote="none",
-    layout="contiguous",
-    inplace=False,
     samples=_pair_samples(((2, 3), (4, 5)), ((2,), (3, 2)), ((2, 2, 2), (2, 3)), ((), (3,))),
     reference="numpy.kron",
 )
@@ -627,13 +616,7 @@ def _cross_samples() -> Iterator[Sample]:
     yield sample(T(3, 5), T(3, 5), dim=0)
 
 
-@op(
-    out="separate",
-    promote="default",
-    layout="contiguous",
-    inplace=False,
-    samples=_cross_samples,
-)
+@op(promote="default", out="separate", samples=_cross_samples)
 def cross(self: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """Cross products of vectors of three elements along `dim` (the first of size 3 by default).
 
@@ -657,11 +640,9 @@ def cross(self: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
 
 @op(
     name="cross",
-    out="separate",
     where="linalg",
     promote="default",
-    layout="contiguous",
-    inplace=False,
+    out="separate",
     samples=lambda: iter([sample(T(4, 3), T(4, 3)), sample(T(4, 3), T(1, 3))]),
 )
 def linalg_cross(self: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
@@ -680,7 +661,6 @@ def linalg_cross(self: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
 @op(
     samples=lambda: iter([sample(T(3, 4)), sample(T(4, 3)), sample(T(0, 3))]),
     reference="numpy.trace",
-    out=False,
     autocast="float32",
 )
 def trace(self: Tensor) -> Tensor:

@@ -80,8 +80,7 @@ def _exponential(self: Any) -> Any:
     return value
 
 
-@op( where="torch method linalg", host=True, out=False,
-    samples=_square_samples, dtypes=_MATRICES)  # fmt: skip
+@op(where="torch method linalg", host=True, samples=_square_samples, dtypes=_MATRICES)  # fmt: skip
 def matrix_exp(self: Tensor) -> Any:
     """The exponential of square matrices, by Taylor's series of A / 2^s, squared s times.
 
@@ -97,8 +96,14 @@ def matrix_exp(self: Tensor) -> Any:
     return _exponential(self)
 
 
-@op( where="linalg", host=True,
-    samples=_square_samples, dtypes=_MATRICES, autocast="float32")  # fmt: skip
+@op(
+    where="linalg",
+    out=True,
+    host=True,
+    samples=_square_samples,
+    dtypes=_MATRICES,
+    autocast="float32",
+)
 def cond(self: Tensor, p: Any = None) -> Any:
     """The condition of matrices: the norm times that of the inverse; 2-norm by default.
 
@@ -155,8 +160,7 @@ def determinant(a: Node) -> Node:
     return sign * product_along(pivots, pivots.ndim - 1)
 
 
-@op( out="exact", where="linalg", samples=_square_samples,
-    errors=_not_square, dtypes=_MATRICES)  # fmt: skip
+@op(where="linalg", out="exact", samples=_square_samples, errors=_not_square, dtypes=_MATRICES)
 def det(A: Tensor) -> Tensor:
     """The determinant of square matrices.
 
@@ -171,8 +175,7 @@ def det(A: Tensor) -> Tensor:
     return determinant(A)
 
 
-@op(name="det", out=False, samples=_square_samples, errors=_not_square,
-    dtypes=_MATRICES)  # fmt: skip
+@op(name="det", samples=_square_samples, errors=_not_square, dtypes=_MATRICES)  # fmt: skip
 def old_det(self: Tensor) -> Tensor:
     """The same as `torch.linalg.det`.
 
@@ -200,8 +203,14 @@ def _sign_and_log(a: Node) -> tuple[Node, Node]:
     return sign * product_along(phases, phases.ndim - 1), total
 
 
-@op(results="sign logabsdet", where="linalg torch method",
-    samples=_square_samples, errors=_not_square, dtypes=_MATRICES, out="exact")  # fmt: skip
+@op(
+    where="linalg torch method",
+    out="exact",
+    results="sign logabsdet",
+    samples=_square_samples,
+    errors=_not_square,
+    dtypes=_MATRICES,
+)
 def slogdet(A: Tensor) -> tuple[Tensor, Tensor]:
     """The sign (or phase) of the determinant and the logarithm of its magnitude.
 
@@ -216,8 +225,7 @@ def slogdet(A: Tensor) -> tuple[Tensor, Tensor]:
     return _sign_and_log(A)
 
 
-@op( samples=_positive_samples, errors=_not_square,
-    dtypes=_MATRICES, out=False)  # fmt: skip
+@op(samples=_positive_samples, errors=_not_square, dtypes=_MATRICES)  # fmt: skip
 def logdet(self: Tensor) -> Tensor:
     """The logarithm of the determinant; NaN where it is negative.
 
@@ -281,12 +289,11 @@ def _packed_samples() -> Iterator[Sample]:
 
 
 @op(
+    kind="matrix",
     out="cast empty",
-    where="linalg",
     samples=_packed_samples,
     errors=lambda: iter([ErrorSample(sample(T(3), T(1)), RuntimeError, "at least 2 dimensions")]),
     dtypes=_MATRICES,
-    autocast="float32",
 )
 def householder_product(input: Tensor, tau: Tensor) -> Tensor:
     """The first columns of the product of reflections I - tau v v^H, packed as `geqrf` does.
@@ -315,8 +322,8 @@ def householder_product(input: Tensor, tau: Tensor) -> Tensor:
 
 
 @op(
-    results="a tau",
     out="cast empty",
+    results="a tau",
     samples=lambda: iter([sample(T(3, 2, grad=False)), sample(T(2, 3, 4, grad=False))]),
     errors=lambda: iter([ErrorSample(sample(T(3)), RuntimeError, "at least 2 dimensions")]),
     dtypes=_MATRICES,
@@ -341,12 +348,7 @@ def geqrf(self: Tensor) -> tuple[Tensor, Tensor]:
 
 
 # No alias: it has other homes, and its arguments other names.
-@op(
-    out="cast empty",
-    samples=_packed_samples,
-    dtypes=_MATRICES,
-    autocast="float32",
-)
+@op(out="cast empty", samples=_packed_samples, dtypes=_MATRICES, autocast="float32")
 def orgqr(self: Tensor, input2: Tensor) -> Tensor:
     """The same as `torch.linalg.householder_product`.
 
@@ -402,9 +404,12 @@ def _rows_of(x: Node, count: int) -> int:
     return math.prod(static_size(n) for n in x.shape[:count])
 
 
-@op( where="linalg", out="cast contiguous",
-    samples=lambda: iter([sample(T(2, 3, 6), 2)]), dtypes=_MATRICES,
-    autocast="float32")  # fmt: skip
+@op(
+    kind="matrix",
+    out="cast contiguous",
+    samples=lambda: iter([sample(T(2, 3, 6), 2)]),
+    dtypes=_MATRICES,
+)
 def tensorinv(self: Tensor, ind: int = 2) -> Tensor:
     """The inverse of `tensordot` with a tensor whose first `ind` dimensions are its rows.
 
@@ -435,9 +440,7 @@ def tensorinv(self: Tensor, ind: int = 2) -> Tensor:
     return Dense(value, (*range(self.ndim - ind, self.ndim), *range(self.ndim - ind)))
 
 
-@op( where="linalg",
-    samples=lambda: iter([sample(T(2, 3, 6), T(2, 3))]), dtypes=_MATRICES,
-    autocast="float32")  # fmt: skip
+@op(kind="matrix", out=True, samples=lambda: iter([sample(T(2, 3, 6), T(2, 3))]), dtypes=_MATRICES)
 def tensorsolve(self: Tensor, other: Tensor, dims: Sequence[int] | None = None) -> Tensor:
     """X with tensordot(A, X, X.ndim) = B; `dims` of A are moved to its end first.
 

@@ -80,11 +80,7 @@ def _scales(a: Node, b: Node, scale_a: Node, scale_b: Node) -> tuple[Node, Node]
     )
 
 
-@op(
-    where="torch",
-    out="exact",
-    differentiable=False,
-)
+@op(kind="creation", out="exact")
 def _scaled_mm(
     self: Tensor,
     mat2: Tensor,
@@ -135,6 +131,7 @@ def _scaled_mm(
     "object scale_recipe_b, object swizzle_a=None, object swizzle_b=None, Tensor? bias=None, "
     "object output_dtype=None, int[] contraction_dim=(), bool use_fast_accum=False) -> Tensor",
     where="nn.functional",
+    out=True,
     host=True,
 )
 def scaled_mm(

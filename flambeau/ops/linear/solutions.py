@@ -176,13 +176,7 @@ def solved(
     return (prims.reshape(value, value.shape[:-1]) if vector else value), info
 
 
-@op(
-    results="result info",
-    where="linalg",
-    samples=_system_samples,
-    dtypes=_MATRICES,
-    out="exact",
-)
+@op(where="linalg", out="exact", results="result info", samples=_system_samples, dtypes=_MATRICES)
 def solve_ex(
     A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False
 ) -> tuple[Tensor, Tensor]:
@@ -204,8 +198,14 @@ def solve_ex(
     return (columns(value) if left else value), info
 
 
-@op( where="linalg", host=True,
-    samples=_system_samples, dtypes=_MATRICES, out="exact", autocast="float32")  # fmt: skip
+@op(
+    where="linalg",
+    out="exact",
+    host=True,
+    samples=_system_samples,
+    dtypes=_MATRICES,
+    autocast="float32",
+)
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Any:
     """X with A X = B, for square matrices; `left=False`: X A = B.
 
@@ -238,13 +238,11 @@ def inverted(a: Node, check_errors: bool = False) -> tuple[Node, Node]:
 
 
 @op(
+    kind="matrix",
     results="inverse info",
-    where="linalg",
     samples=_square_samples,
     errors=_not_square,
     dtypes=_MATRICES,
-    out="exact",
-    autocast="float32",
 )
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]:
     """Inverses, and for each matrix 0 or the number of its first zero pivot.
@@ -262,8 +260,14 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]:
     return columns(inverse), info
 
 
-@op( out="exact", where="linalg", host=True, samples=_square_samples,
-    dtypes=_MATRICES, autocast="float32")  # fmt: skip
+@op(
+    where="linalg",
+    out="exact",
+    host=True,
+    samples=_square_samples,
+    dtypes=_MATRICES,
+    autocast="float32",
+)
 def inv(A: Tensor) -> Any:
     """The inverse of square matrices.
 
@@ -281,8 +285,7 @@ def inv(A: Tensor) -> Any:
 
 
 # No alias of `linalg.inv`: it has other homes, and its argument another name.
-@op( host=True, samples=_square_samples,
-    dtypes=_MATRICES, out="exact", autocast="float32")  # fmt: skip
+@op(out="exact", host=True, samples=_square_samples, dtypes=_MATRICES, autocast="float32")
 def inverse(input: Tensor) -> Any:
     """The same as `torch.linalg.inv`.
 
@@ -320,13 +323,7 @@ def _triangle_samples() -> Iterator[Sample]:
     yield sample(_PAIR, T(1, 3, 2), upper=False, left=False)
 
 
-@op(
-    overlap="partial B",
-    out="exact",
-    where="linalg",
-    samples=_triangle_samples,
-    dtypes=_MATRICES,
-)
+@op(where="linalg", out="exact", overlap="partial B", samples=_triangle_samples, dtypes=_MATRICES)
 def solve_triangular(
     self: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Tensor:
@@ -345,10 +342,10 @@ def solve_triangular(
 
 
 @op(
+    out="exact",
     results="solution cloned_coefficient",
     samples=lambda: iter([sample(T(2, 3), _PAIR), sample(T(2, 3), _PAIR, False, True)]),
     dtypes=_MATRICES,
-    out="exact",
     autocast="float32",
 )
 def triangular_solve(
@@ -488,12 +485,7 @@ def _factored_samples() -> Iterator[Sample]:
     yield sample(_PAIR, pivots, T(2, 3), adjoint=True)
 
 
-@op(
-    out="exact",
-    where="linalg",
-    samples=_factored_samples,
-    dtypes=_MATRICES,
-)
+@op(where="linalg", out="exact", samples=_factored_samples, dtypes=_MATRICES)
 def lu_solve(
     LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False
 ) -> Tensor:
@@ -511,9 +503,13 @@ def lu_solve(
     return columns(value) if left else value
 
 
-@op(name="lu_solve", out="exact",
+@op(
+    name="lu_solve",
+    out="exact",
     samples=lambda: iter([sample(T(2, 3), _PAIR, T(2, dtype="i32", values=[2, 2], grad=False))]),
-    dtypes=_MATRICES, autocast="float32")  # fmt: skip
+    dtypes=_MATRICES,
+    autocast="float32",
+)
 def old_lu_solve(self: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
     """X with A X = B, given A's packed factors; see `torch.linalg.lu_solve`.
 
@@ -581,12 +577,12 @@ def _rank(a: Node, atol: Any, rtol: Any, hermitian: bool, name: str) -> Node:
 
 
 @op(
-    where="linalg",
+    kind="matrix",
+    out=True,
     differentiable=False,
     samples=lambda: iter([sample(_PAIR, atol=T(low=0.1, high=0.2))]),
     errors=lambda: iter([ErrorSample(sample(T(3)), RuntimeError, "at least 2 dimensions")]),
     dtypes=_MATRICES,
-    autocast="float32",
 )
 def matrix_rank(
     input: Tensor, *, atol: Tensor | None, rtol: Tensor | None = None, hermitian: bool = False
@@ -655,8 +651,9 @@ prims.register_rule("pseudo_inverse", pseudo_inverse_rule)
 
 
 @op(
-    autocast=lower_result,
     where="linalg",
+    out=True,
+    autocast=lower_result,
     samples=lambda: iter([sample(_PAIR, atol=T(low=0.01, high=0.02, grad=False))]),
     dtypes=_MATRICES,
 )
@@ -694,9 +691,7 @@ def _pinv_rcond_tensor(self: Tensor, rcond: Tensor, hermitian: bool = False) -> 
     return pseudo_inverse(self, 0.0, rcond, hermitian)
 
 
-@op(
-    samples=lambda: iter([sample(_PAIR)]), dtypes=_MATRICES, out=False,
-    autocast="float32")  # fmt: skip
+@op(samples=lambda: iter([sample(_PAIR)]), dtypes=_MATRICES, autocast="float32")
 def pinverse(self: Tensor, rcond: float = 1e-15) -> Tensor:
     """The pseudo-inverse; see `torch.linalg.pinv`.
 

@@ -124,10 +124,9 @@ def _image(value: Node, count: int) -> Node | Dense:
 
 @op(
     name="_adaptive_max_pool",
+    kind="image",
     where="private",
-    promote="keep",
     samples=lambda: iter([sample(T(2, 3, 8, 6), (3, 4), 2)]),
-    layout="images",
 )
 def adaptive_max_pool(input: Tensor, output_size: Any, count: int) -> Tensor:
     """Maxima of adaptive windows."""
@@ -136,10 +135,9 @@ def adaptive_max_pool(input: Tensor, output_size: Any, count: int) -> Tensor:
 
 @op(
     name="_adaptive_max_pool_with_indices",
+    kind="image",
     where="private",
-    promote="keep",
     samples=lambda: iter([sample(T(2, 3, 8, 6), (3, 4), 2)]),
-    layout="images",
 )
 def adaptive_max_pool_with_indices(
     input: Tensor, output_size: Any, count: int
@@ -151,10 +149,9 @@ def adaptive_max_pool_with_indices(
 
 @op(
     name="_adaptive_avg_pool",
+    kind="image",
     where="private",
-    promote="keep",
     samples=lambda: iter([sample(T(2, 3, 8, 6), (3, 4), 2)]),
-    layout="images",
 )
 def adaptive_avg_pool(input: Tensor, output_size: Any, count: int) -> Tensor:
     """Means of adaptive windows."""
@@ -207,7 +204,6 @@ def _define_adaptive(count: int) -> None:
         f"{average_name}{signature}) -> Tensor",
         where=homes,
         host=True,
-        out=False,
         autocast=rule,
         samples=samples,
     )(mean)
@@ -215,7 +211,6 @@ def _define_adaptive(count: int) -> None:
         f"{max_name}{signature}, bool return_indices=False) -> Tensor",
         where=homes,
         host=True,
-        out=False,
         autocast=rule,
         samples=samples,
     )(maximum)

@@ -33,13 +33,7 @@ def _linear_samples() -> Any:
     yield sample(T(70, 40), T(35, 40), T(35))
 
 
-@op(
-    overlap="partial bias",
-    out="exact",
-    where="nn.functional",
-    samples=_linear_samples,
-    autocast="lower",
-)
+@op(kind="product", where="nn.functional", overlap="partial bias", samples=_linear_samples)
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight^T + bias.
 
@@ -201,10 +195,8 @@ def attend(
 
 @op(
     where="nn.functional",
-    promote="none",
     layout="follow",
     samples=_attention_samples,
-    out=False,
     autocast="lower",
     pointwise=False,
 )
@@ -262,7 +254,6 @@ def _lower_samples() -> Any:
 @op(
     name="_attention_lower_right",
     where="private",
-    promote="none",
     layout="follow",
     samples=_lower_samples,
     pointwise=False,

@@ -95,13 +95,7 @@ def averaged(value: Node, factor: Node, reduction: str) -> Node:
     return reduced(value, "sum") / reduced(factor, "sum")
 
 
-@op(
-    where=_F,
-    promote="keep",
-    varying=True,
-    samples=_class_samples,
-    autocast="float32",
-)
+@op(kind="loss", out=True, varying=True, samples=_class_samples)
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -128,15 +122,7 @@ def nll_loss(
     return averaged(value, factor, reduction_of("nll_loss", size_average, reduce, reduction))
 
 
-@op(
-    unsaved="input",
-    where=_F,
-    promote="keep",
-    varying=True,
-    samples=_class_samples,
-    out=False,
-    autocast="float32",
-)
+@op(kind="loss", unsaved="input", varying=True, samples=_class_samples)
 def cross_entropy(
     input: Tensor,
     target: Tensor,

@@ -363,7 +363,6 @@ def _define(count: int) -> Any:
         where="torch nn.functional",
         promote="keep",
         layout="image",
-        out=False,
         autocast="lower",
         samples=_conv_samples(count),
         errors=_conv_errors(count),
@@ -528,7 +527,6 @@ def _define_transposed(count: int) -> Any:
         where="torch nn.functional",
         promote="keep",
         layout="image",
-        out=False,
         autocast="lower",
         samples=_transposed_samples(count),
     )(body)

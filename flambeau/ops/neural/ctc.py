@@ -156,19 +156,24 @@ def ctc_ends(emission: Tensor, target_lengths: Tensor) -> tuple[Tensor, Tensor]:
     return prims.where(begins, emission, low), prims.where(ends, prims.full_like(0, low), low)
 
 
-@op(name="_ctc_total",
+@op(
+    name="_ctc_total",
     where="private",
     notes={"differentiable once": True},
     samples=lambda: iter(
         [
             sample(
-                T(2, 2, 3, grad=False), T(2, 3, dtype="i64", low=0, high=3),
-                T(2, 2, 3, grad=False), T(2, 2, 3, grad=False),
-                T(2, values=[2, 1], dtype="i64"), T(2, values=[1, 1], dtype="i64"), False,
+                T(2, 2, 3, grad=False),
+                T(2, 3, dtype="i64", low=0, high=3),
+                T(2, 2, 3, grad=False),
+                T(2, 2, 3, grad=False),
+                T(2, values=[2, 1], dtype="i64"),
+                T(2, values=[1, 1], dtype="i64"),
+                False,
             )
         ]
     ),
-)  # fmt: skip
+)
 def ctc_total(
     log_probs: Tensor,
     states: Tensor,
@@ -365,7 +370,6 @@ _ARGUMENTS = (
     host=True,
     samples=_samples,
     errors=_errors,
-    out=False,
     autocast="float32",
 )
 def ctc_loss(
@@ -426,7 +430,6 @@ def ctc_loss(
             )
         ]
     ),
-    out=False,
     autocast="float32",
 )
 def ctc_loss_by_number(

@@ -50,12 +50,7 @@ def _checked_rows(input: Node, weight: Node) -> Node:  # noqa: A002
     return prims.check_index(input, weight.shape[0], "embedding", _OUTSIDE, strict=True)
 
 
-@op(
-    where="nn.functional",
-    promote="none",
-    samples=_embedding_samples,
-    out=False,
-)
+@op(where="nn.functional", samples=_embedding_samples)
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
     """Rows of `weight` at the indices `input`.
 
@@ -147,8 +142,8 @@ def keep_mask(x: Node, p: Any, generator: int) -> Node:
     where="private",
     promote="keep",
     layout="follow",
-    runtime="p",
     inplace=True,
+    runtime="p",
     samples=lambda: iter(
         (
             sample(T(3, 4), 0.5),
@@ -192,7 +187,6 @@ def _mask_errors() -> Iterator[ErrorSample]:
 @op(
     where="torch",
     host=True,
-    out=False,
     samples=lambda: iter((sample(T(3, 4), 0.5, False), sample(T(3, 4), 1.0, True))),
     errors=_mask_errors,
 )
@@ -220,12 +214,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
     return input * 0.0, input.new_zeros(input.shape, dtype=object_of("bool"))
 
 
-@op(
-    where="nn.functional",
-    host=True,
-    samples=lambda: iter((sample(T(3, 4), 0.5, False),)),
-    out=False,
-)
+@op(where="nn.functional", host=True, samples=lambda: iter((sample(T(3, 4), 0.5, False),)))
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
     """Zeroes elements with probability p and scales the rest by 1 / (1 - p), in training only.
 

@@ -43,7 +43,6 @@ def _bags(input: Node, offsets: Node | None, count: Size) -> tuple[Node, Size]: 
 @op(
     name="_embedding_bag",
     where="private",
-    promote="none",
     samples=lambda: iter(
         [sample(T(3, 2, dtype="i64", low=0, high=6), T(6, 4), None, "sum", None, False, None)]
     ),
@@ -299,13 +298,7 @@ def _check_options(
         raise failure(NotImplementedError, "embedding_bag", problem, "use mode='sum'")
 
 
-@op(
-    where=_F,
-    host=True,
-    samples=_samples,
-    errors=_errors,
-    out=False,
-)
+@op(where=_F, host=True, samples=_samples, errors=_errors)
 def embedding_bag(
     input: Tensor,
     weight: Tensor,

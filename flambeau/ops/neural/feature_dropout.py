@@ -35,8 +35,8 @@ def _noise_shape(x: Node, features: bool) -> tuple[Size, ...]:
     where="private",
     promote="keep",
     layout="follow",
-    runtime="p",
     inplace=True,
+    runtime="p",
     samples=lambda: iter([sample(T(2, 3, 4), 0.5)]),
     pointwise=False,
 )
@@ -51,8 +51,8 @@ def random_feature_dropout(input: Tensor, p: Scalar, generator: Generator | None
     where="private",
     promote="keep",
     layout="follow",
-    runtime="p",
     inplace=True,
+    runtime="p",
     samples=lambda: iter([sample(T(2, 3, 4), 0.5, False)]),
 )
 def random_alpha_dropout(
@@ -163,7 +163,6 @@ def _define(count: int) -> None:
         f"{name}({_CHANNELS}) -> Tensor",
         where=_F,
         host=True,
-        out=False,
         samples=_samples(count + 2),
         errors=_errors,
     )(body)
@@ -175,14 +174,7 @@ for _count in (1, 2, 3):
 _ALPHA = "Tensor input, float p=0.5, bool training=False, bool inplace=False"
 
 
-@op(
-    f"alpha_dropout({_ALPHA}) -> Tensor",
-    where=_F,
-    host=True,
-    samples=_samples(3),
-    errors=_errors,
-    out=False,
-)
+@op(f"alpha_dropout({_ALPHA}) -> Tensor", where=_F, host=True, samples=_samples(3), errors=_errors)
 def alpha_dropout(
     input: Any,  # noqa: A002
     p: float = 0.5,
@@ -212,7 +204,6 @@ def alpha_dropout(
     host=True,
     samples=_samples(3),
     errors=_errors,
-    out=False,
 )
 def feature_alpha_dropout(
     input: Any,  # noqa: A002
@@ -301,7 +292,6 @@ def _define_inner(name: str, inplace: bool) -> None:
         f"{public}({first}, float p, bool train) -> Tensor",
         where="torch",
         host=True,
-        out=False,
         samples=_inner_samples,
         errors=_inner_errors,
     )(body)

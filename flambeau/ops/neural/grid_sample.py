@@ -177,14 +177,7 @@ def _errors() -> Iterator[ErrorSample]:
     yield ErrorSample(sample(image, T(1, 3, 2, 2)), RuntimeError, "same batch size")
 
 
-@op(
-    where=_F,
-    host=True,
-    samples=_samples,
-    errors=_errors,
-    out=False,
-    autocast="float32",
-)
+@op(where=_F, host=True, samples=_samples, errors=_errors, autocast="float32")
 def grid_sample(
     input: Tensor,
     grid: Tensor,
@@ -267,7 +260,6 @@ def _define_sampler(suffix: str) -> None:
         "bool align_corners) -> Tensor",
         where="torch",
         host=True,
-        out=False,
         autocast="float32",
         samples=lambda: iter(
             [

@@ -185,12 +185,7 @@ def _by_probability(
     return total / prims.constant(prod(value.shape), total)
 
 
-@op(
-    name="_linear_cross_entropy",
-    where="private",
-    promote="keep",
-    samples=_samples,
-)
+@op(name="_linear_cross_entropy", where="private", promote="keep", samples=_samples)
 def linear_cross_entropy(
     input: Tensor,
     linear_weight: Tensor,

@@ -122,13 +122,11 @@ def _unit_samples() -> Any:
 
 @op(
     f"mse_loss(Tensor input, Tensor target, {_LEGACY}, Tensor? weight=None) -> Tensor",
-    where=_F,
+    kind="loss",
     promote="default",
+    out=True,
     participants="input target",
-    layout="contiguous",
-    inplace=False,
     samples=_pair_samples,
-    autocast="float32",
 )
 def mse_loss(
     input: Node,  # noqa: A002
@@ -160,15 +158,11 @@ def mse_loss(
 
 @op(
     f"l1_loss(Tensor input, Tensor target, {_LEGACY}, Tensor? weight=None) -> Tensor",
-    unsaved="input target",
-    where=_F,
+    kind="loss",
     promote="default",
+    unsaved="input target",
     participants="input target",
-    layout="contiguous",
-    inplace=False,
     samples=_pair_samples,
-    out=False,
-    autocast="float32",
 )
 def l1_loss(
     input: Node,  # noqa: A002
@@ -198,13 +192,11 @@ def l1_loss(
 
 @op(
     f"smooth_l1_loss(Tensor input, Tensor target, {_LEGACY}, float beta=1.0) -> Tensor",
-    where=_F,
+    kind="loss",
     promote="default",
+    out=True,
     participants="input target",
-    layout="contiguous",
-    inplace=False,
     samples=_pair_samples,
-    autocast="float32",
 )
 def smooth_l1_loss(
     input: Node,  # noqa: A002
@@ -245,12 +237,7 @@ def smooth_l1_loss(
     return reduced(prims.where(distance < beta, inside, distance - 0.5 * beta), kind)
 
 
-@op(
-    where=_F,
-    promote="keep",
-    samples=_pair_samples,
-    autocast="float32",
-)
+@op(kind="loss", out=True, samples=_pair_samples)
 def huber_loss(
     input: Tensor,
     target: Tensor,
@@ -293,12 +280,11 @@ def huber_loss(
 
 @op(
     f"binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, {_LEGACY}) -> Tensor",
-    where=_F,
-    promote="keep",
+    kind="loss",
+    out=True,
     samples=lambda: iter(
         sample(s.args[0], s.args[1], reduction=s.kwargs["reduction"]) for s in _unit_samples()
     ),
-    autocast="float32",
 )
 def binary_cross_entropy(
     input: Node,  # noqa: A002
@@ -365,11 +351,9 @@ def _same_shape(name: str, a: Node, b: Node) -> None:
 
 @op(
     where=_F,
-    promote="none",
     samples=lambda: iter(
         sample(T(3, 5), T(3, 5, low=0, high=1), reduction=r) for r in ("mean", "sum", "none")
     ),
-    out=False,
     autocast="float32",
 )
 def binary_cross_entropy_with_logits(
@@ -434,13 +418,9 @@ def _logits_dtype(x: Node, target: Node, positive: Node | None) -> str:
 
 @op(
     f"kl_div(Tensor input, Tensor target, {_LEGACY}, bool log_target=False) -> Tensor",
-    where=_F,
+    kind="loss",
     promote="default",
-    layout="contiguous",
-    inplace=False,
     samples=_unit_samples,
-    out=False,
-    autocast="float32",
 )
 def kl_div(
     input: Node,  # noqa: A002
@@ -494,10 +474,9 @@ def kl_div(
 
 @op(
     f"soft_margin_loss(Tensor input, Tensor target, {_LEGACY}) -> Tensor",
-    where=_F,
-    promote="keep",
+    kind="loss",
+    out=True,
     samples=_pair_samples,
-    autocast="float32",
 )
 def soft_margin_loss(
     input: Node,  # noqa: A002
@@ -538,12 +517,9 @@ def hinge(x: Node) -> Node:
 
 @op(
     f"hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, {_LEGACY}) -> Tensor",
+    kind="loss",
     unsaved="input target",
-    where=_F,
-    promote="keep",
     samples=_pair_samples,
-    out=False,
-    autocast="float32",
 )
 def hinge_embedding_loss(
     input: Node,  # noqa: A002
@@ -579,14 +555,10 @@ def hinge_embedding_loss(
 
 
 @op(
-    unsaved="input1 input2 target",
-    where=_F,
+    kind="loss",
     promote="float",
-    layout="contiguous",
-    inplace=False,
+    unsaved="input1 input2 target",
     samples=lambda: iter((sample(T(5), T(5), T(5)),)),
-    out=False,
-    autocast="float32",
 )
 def margin_ranking_loss(
     input1: Tensor,
@@ -626,13 +598,7 @@ def margin_ranking_loss(
     return reduced(value, reduction_of("margin_ranking_loss", size_average, reduce, reduction))
 
 
-@op(
-    where=_F,
-    promote="none",
-    samples=lambda: iter((sample(T(5), T(5, low=0.0, high=4.0)),)),
-    out=False,
-    autocast="float32",
-)
+@op(where=_F, samples=lambda: iter((sample(T(5), T(5, low=0.0, high=4.0)),)), autocast="float32")
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -686,12 +652,9 @@ def _gaussian_errors() -> Iterator[ErrorSample]:
 
 
 @op(
-    unsaved="input target var",
     where=_F,
     promote="float",
-    layout="contiguous",
-    inplace=False,
-    out=False,
+    unsaved="input target var",
     runtime="var",
     samples=_gaussian_samples,
     errors=_gaussian_errors,

@@ -129,12 +129,11 @@ def _layer_samples() -> Any:
 
 
 @op(
-    saves_result=False,
     where="torch nn.functional",
     promote="keep",
+    saves_result=False,
     runtime="eps",
     samples=_layer_samples,
-    out=False,
 )
 def layer_norm(
     input: Tensor,
@@ -183,12 +182,11 @@ def _rms_samples() -> Any:
 
 
 @op(
-    saves_result=False,
     where="torch nn.functional",
     promote="keep",
-    samples=_rms_samples,
-    out=False,
     layout="first image",
+    saves_result=False,
+    samples=_rms_samples,
 )
 def rms_norm(
     input: Tensor,
@@ -242,13 +240,12 @@ def _group_samples() -> Any:
 
 
 @op(
-    saves_result=False,
     where="torch nn.functional",
     promote="keep",
+    layout="first image",
+    saves_result=False,
     runtime="eps",
     samples=_group_samples,
-    out=False,
-    layout="first image",
 )
 def group_norm(
     input: Tensor,
@@ -333,9 +330,10 @@ def _group_norm_by_channel(
 
 
 @op(
-    saves_result=False,
     where="nn.functional",
     promote="keep",
+    out=True,
+    saves_result=False,
     runtime="eps",
     samples=lambda: iter((sample(T(2, 3, 5)), sample(T(2, 3, 4, 5)))),
 )
@@ -379,12 +377,11 @@ def _batch_dims(x: Node) -> tuple[int, ...]:
 
 @op(
     name="_batch_norm_train",
-    saves_result=False,
     where="private",
-    promote="none",
+    layout="first image",
+    saves_result=False,
     runtime="eps",
     samples=lambda: iter((sample(T(5, 3), T(3), T(3), 1e-5), sample(T(2, 3, 4), None, None, 1e-3))),
-    layout="first image",
 )
 def batch_norm_train(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: Scalar
@@ -418,12 +415,12 @@ def batch_normalised(
 
 @op(
     name="_batch_norm_eval",
-    saves_result=False,
     where="private",
     promote="keep",
+    layout="first image",
+    saves_result=False,
     runtime="eps",
     samples=lambda: iter((sample(T(5, 3), T(3), T(3, low=0.5), T(3), T(3), 1e-5),)),
-    layout="first image",
 )
 def batch_norm_eval(
     input: Tensor,
@@ -491,13 +488,7 @@ def _batch_errors() -> Any:
     yield ErrorSample(sample(T(5, 3), three, three, eps=-1.0), ValueError, "non-negative")
 
 
-@op(
-    where="nn.functional",
-    host=True,
-    samples=_batch_samples,
-    errors=_batch_errors,
-    out=False,
-)
+@op(where="nn.functional", host=True, samples=_batch_samples, errors=_batch_errors)
 def batch_norm(
     input: Tensor,
     running_mean: Tensor | None,
@@ -551,12 +542,13 @@ def batch_normed(
 
 
 @op(
-    overlap="partial",
-    saves_result=False,
     where="nn.functional",
     promote="keep",
-    samples=lambda: iter((sample(T(3, 5)), sample(T(3, 5), 1.0, 0), sample(T(4), dim=0))),
     layout="first",
+    out=True,
+    overlap="partial",
+    saves_result=False,
+    samples=lambda: iter((sample(T(3, 5)), sample(T(3, 5), 1.0, 0), sample(T(4), dim=0))),
 )
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """x / max(norm_p(x), eps) along `dim`.

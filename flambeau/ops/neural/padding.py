@@ -103,14 +103,13 @@ def _pad_rule(input: Any, pad: Any, mode: str = "constant", value: Any = None) -
 
 
 @op(
+    where="nn.functional",
+    layout="images",
     autocast=by_arguments(_pad_rule),
     fits="value",
-    where="nn.functional",
     samples=_samples,
     errors=_errors,
-    out=False,
     varying=True,
-    layout="images",
 )
 def pad(
     input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
@@ -175,13 +174,12 @@ def _fill(x: Node, value: float | None) -> Any:
 
 
 @op(
-    fits="value",
     where="torch",
+    layout="images",
+    fits="value",
     samples=lambda: iter([sample(T(3, 4), (1, 2)), sample(T(2, 3, 4), (1, -2, 0, 3), 1.5)]),
     errors=lambda: iter([ErrorSample(sample(T(2, 3), (1,)), RuntimeError, "divisible by 2")]),
-    out=False,
     varying=True,
-    layout="images",
 )
 def constant_pad_nd(self: Tensor, pad: Sequence[int], value: Scalar = 0) -> Tensor:
     """The input with a number around it: `nn.functional.pad` in its mode "constant".

@@ -298,9 +298,8 @@ def _private_samples() -> Iterator[Sample]:
 
 @op(
     f"window_maxima(Tensor input, int count, {_MAX}) -> Tensor",
+    kind="image",
     where="private",
-    promote="keep",
-    layout="images",
     samples=_private_samples,
 )
 def max_pool(
@@ -319,9 +318,8 @@ def max_pool(
 
 @op(
     f"_max_pool_with_indices(Tensor input, int count, {_MAX}) -> (Tensor, Tensor)",
+    kind="image",
     where="private",
-    promote="keep",
-    layout="images",
     samples=_private_samples,
 )
 def max_pool_with_indices(
@@ -410,7 +408,6 @@ def _define_max(count: int) -> None:
             f"{name}{extra}(Tensor input, {_MAX}, bool return_indices=False) -> Tensor",
             where=_F if extra and count > 1 else f"torch {_F}",
             host=True,
-            out=False,
             autocast=by_arguments(_plain_maximum) if count == 3 and not extra else "",
             samples=_max_samples(count),
             errors=None if extra else _max_errors(count),
@@ -656,10 +653,8 @@ def _define_lp(count: int) -> None:
     op(
         f"{name}(Tensor input, float norm_type, int[] kernel_size, int[]? stride=None, "
         "bool ceil_mode=False) -> Tensor",
-        where=_F,
-        promote="keep",
+        kind="loss",
         layout="images" if count == 2 else "contiguous",
-        out=False,
         autocast="float32" if count == 3 else "",
         samples=_lp_samples(count),
     )(body)

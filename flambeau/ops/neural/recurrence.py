@@ -67,12 +67,7 @@ def _lstm(
     return leave * prims.tanh(memory), memory, [enter, forget, candidate, leave]
 
 
-@op(
-    name="_lstm_step",
-    where="private",
-    promote="keep",
-    samples=_lstm_samples,
-)
+@op(name="_lstm_step", where="private", promote="keep", samples=_lstm_samples)
 def lstm_step(
     from_input: Tensor, from_state: Tensor, memory: Tensor, bias: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -80,13 +75,7 @@ def lstm_step(
     return _lstm(from_input, from_state, memory, bias)[:2]
 
 
-@op(
-    name="_lstm_step_saving",
-    where="private",
-    promote="keep",
-    differentiable=False,
-    samples=_lstm_samples,
-)
+@op(name="_lstm_step_saving", kind="step", samples=_lstm_samples)
 def lstm_step_saving(
     from_input: Tensor, from_state: Tensor, memory: Tensor, bias: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -97,9 +86,7 @@ def lstm_step_saving(
 
 @op(
     name="_lstm_step_backward",
-    where="private",
-    promote="keep",
-    differentiable=False,
+    kind="step",
     samples=lambda: iter([sample(*[T(3, 2)] * 3, T(3, 8), T(3, 2), T(3, 2))]),
 )
 def lstm_step_backward(
@@ -139,12 +126,7 @@ def _gru(
     return (hidden - new) * update + new, [reset, update, new, new_h]
 
 
-@op(
-    name="_gru_step",
-    where="private",
-    promote="keep",
-    samples=_gru_samples,
-)
+@op(name="_gru_step", where="private", promote="keep", samples=_gru_samples)
 def gru_step(
     from_input: Tensor, from_state: Tensor, hidden: Tensor, bias: Tensor | None = None
 ) -> Tensor:
@@ -152,13 +134,7 @@ def gru_step(
     return _gru(from_input, from_state, hidden, bias)[0]
 
 
-@op(
-    name="_gru_step_saving",
-    where="private",
-    promote="keep",
-    differentiable=False,
-    samples=_gru_samples,
-)
+@op(name="_gru_step_saving", kind="step", samples=_gru_samples)
 def gru_step_saving(
     from_input: Tensor, from_state: Tensor, hidden: Tensor, bias: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -169,9 +145,7 @@ def gru_step_saving(
 
 @op(
     name="_gru_step_backward",
-    where="private",
-    promote="keep",
-    differentiable=False,
+    kind="step",
     samples=lambda: iter([sample(T(3, 2), T(3, 2), T(3, 8), T(3, 2))]),
 )
 def gru_step_backward(
@@ -193,12 +167,7 @@ def _rnn_samples() -> Iterator[Sample]:
     yield sample(T(3, 2), T(1, 3, 2), False, T(2))
 
 
-@op(
-    name="_rnn_step",
-    where="private",
-    promote="keep",
-    samples=_rnn_samples,
-)
+@op(name="_rnn_step", where="private", promote="keep", samples=_rnn_samples)
 def rnn_step(
     from_input: Tensor, from_state: Tensor, rectified: bool, bias: Tensor | None = None
 ) -> Tensor:
@@ -212,9 +181,7 @@ def rnn_step(
 
 @op(
     name="_rnn_step_backward",
-    where="private",
-    promote="keep",
-    differentiable=False,
+    kind="step",
     samples=lambda: iter([sample(T(3, 2), T(3, 2), T(3, 2), False)]),
 )
 def rnn_step_backward(

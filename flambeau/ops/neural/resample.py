@@ -174,9 +174,8 @@ def _smoothed(x: Node, axis: int, out: int, scale: float | None, align: bool, cu
 
 @op(
     name="_interpolate",
+    kind="image",
     where="private",
-    promote="keep",
-    layout="images",
     samples=lambda: iter([sample(T(1, 2, 5), (7,), None, "linear", False, False)]),
     varying=True,
 )
@@ -281,13 +280,7 @@ def _sizes_and_scales(
     return sizes, None if recompute else tuple(float(f) for f in values)
 
 
-@op(
-    where=_F,
-    host=True,
-    samples=_samples,
-    errors=_errors,
-    out=False,
-)
+@op(where=_F, host=True, samples=_samples, errors=_errors)
 def interpolate(
     input: Tensor,
     size: Any = None,
@@ -382,6 +375,5 @@ for _name, _body, _arguments in (
         f"{_name}({_arguments}) -> Tensor",
         where=_F,
         host=True,
-        out=False,
         samples=lambda: iter([sample(T(1, 2, 3, 4), (5, 6))]),
     )(_body)

@@ -115,7 +115,6 @@ def _define_unpool(count: int) -> None:
         "int[] padding=0, int[]? output_size=None) -> Tensor",
         where=_F,
         host=True,
-        out=False,
         autocast="float32",
         samples=lambda: iter(
             [sample(T(1, 2, *[1] * count), T(1, 2, *[1] * count, dtype="i64", low=0, high=2), 2)]

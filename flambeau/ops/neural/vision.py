@@ -38,10 +38,9 @@ def _check_factor(name: str, x: Node, what: str, factor: int) -> None:
 
 @op(
     where=f"torch {_F}",
+    layout="images",
     samples=lambda: iter([sample(T(2, 8, 3, 2), 2), sample(T(9, 2, 2), 3), sample(T(4, 3, 2), 1)]),
     errors=lambda: iter([ErrorSample(sample(T(1, 2, 4, 4), 2), RuntimeError, "divisible")]),
-    out=False,
-    layout="images",
 )
 def pixel_shuffle(self: Tensor, upscale_factor: int) -> Tensor:
     """Channels become pixels: `(*, C r^2, H, W)` -> `(*, C, H r, W r)` (Shi et al. 2016).
@@ -71,10 +70,9 @@ def pixel_shuffle(self: Tensor, upscale_factor: int) -> Tensor:
 
 @op(
     where=f"torch {_F}",
+    layout="images",
     samples=lambda: iter([sample(T(2, 2, 6, 4), 2), sample(T(1, 3, 6), 3)]),
     errors=lambda: iter([ErrorSample(sample(T(1, 2, 4, 4), 3), RuntimeError, "divisible")]),
-    out=False,
-    layout="images",
 )
 def pixel_unshuffle(self: Tensor, downscale_factor: int) -> Tensor:
     """Pixels become channels: `(*, C, H r, W r)` -> `(*, C r^2, H, W)`.
@@ -104,11 +102,10 @@ def pixel_unshuffle(self: Tensor, downscale_factor: int) -> Tensor:
 
 @op(
     where=f"torch {_F}",
+    layout="images",
     aliases="native_channel_shuffle",
     samples=lambda: iter([sample(T(2, 6, 3, 2), 2), sample(T(1, 4, 5), 4)]),
     errors=lambda: iter([ErrorSample(sample(T(1, 3, 4), 2), RuntimeError, "divisible")]),
-    out=False,
-    layout="images",
 )
 def channel_shuffle(self: Tensor, groups: int) -> Tensor:
     """Channel g C/groups + c moves to c groups + g: groups are interleaved (Zhang et al. 2018).
@@ -187,7 +184,6 @@ def _block_counts(
     varying=True,
     samples=_unfold_samples,
     errors=lambda: iter([ErrorSample(sample(T(1, 2, 4, 4), 5), RuntimeError, "sliding blocks")]),
-    out=False,
 )
 def unfold(input: Node, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Node:  # noqa: A002
     """Sliding blocks of images as columns (im2col).
@@ -253,7 +249,6 @@ def _check_fold(
     varying=True,
     samples=_fold_samples,
     errors=_fold_errors,
-    out=False,
 )
 def fold(
     input: Node,  # noqa: A002
@@ -308,9 +303,9 @@ def _line(count: int, align_corners: bool, dtype: str) -> Node:
 
 @op(
     name="affine_grid_generator",
-    autocast="lower",
     where="torch",
     promote="keep",
+    autocast="lower",
     samples=lambda: iter(
         [
             sample(T(2, 2, 3), (2, 1, 3, 4), False),
@@ -323,7 +318,6 @@ def _line(count: int, align_corners: bool, dtype: str) -> Node:
             ErrorSample(sample(T(1, 3, 3), (1, 1, 2, 2), False), RuntimeError, "theta"),
         ]
     ),
-    out=False,
     varying=True,
 )
 def affine_grid_of(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
@@ -375,7 +369,6 @@ def affine_grid_of(theta: Tensor, size: Sequence[int], align_corners: bool) -> T
             sample(T(2, 3, 4), (2, 1, 3, 2, 4), align_corners=False),
         ]
     ),
-    out=False,
 )
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Any:
     """Sampling positions of a spatial transformer (Jaderberg et al. 2015).
@@ -423,10 +416,10 @@ def _response_rule(input: Any, *args: Any, **options: Any) -> str:  # noqa: A002
 
 
 @op(
+    kind="loss",
+    layout="first",
     autocast=by_arguments(_response_rule),
     saves_result=False,
-    where=_F,
-    promote="keep",
     samples=lambda: iter(
         [
             sample(T(2, 5, 3), 3),
@@ -435,9 +428,7 @@ def _response_rule(input: Any, *args: Any, **options: Any) -> str:  # noqa: A002
         ]
     ),
     errors=lambda: iter([ErrorSample(sample(T(3, 2), 2), ValueError, "3D or higher")]),
-    out=False,
     varying=True,
-    layout="first",
 )
 def local_response_norm(
     input: Tensor, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0

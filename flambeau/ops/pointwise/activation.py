@@ -30,11 +30,11 @@ def _check_float(name: str, x: Node) -> None:
 
 
 @op(
+    kind="pointwise",
     where="torch method nn.functional",
-    promote="default",
+    out=False,
     samples=unary_samples(),
     reference=lambda x: x * (x > 0),
-    out=False,
     zero_preserving=True,
 )
 def relu(self: Tensor) -> Tensor:
@@ -56,11 +56,7 @@ prims.register_rule(
 
 
 @op(
-    where=_HOMES,
-    promote="default",
-    inplace=True,
-    samples=unary_samples(-8, 8),
-    zero_preserving=True,
+    kind="pointwise", where=_HOMES, inplace=True, samples=unary_samples(-8, 8), zero_preserving=True
 )
 def relu6(input: Tensor) -> Tensor:
     """min(max(x, 0), 6).
@@ -87,9 +83,9 @@ prims.register_rule(
 
 
 @op(
+    kind="elementary",
     where="torch method nn.functional special",
     aliases="expit",
-    promote="float",
     samples=unary_samples(-6, 6),
     reference="scipy.special.expit",
 )
@@ -106,9 +102,9 @@ def sigmoid(self: Tensor) -> Tensor:
 
 
 @op(
-    out="exact",
+    kind="pointwise",
     where=_HOMES,
-    promote="default",
+    out="exact",
     samples=unary_samples(-4, 4),
     reference=lambda x: 0.5 * x * (1 + __import__("scipy.special").special.erf(x * SQRT_HALF)),
     zero_preserving=True,
@@ -140,11 +136,7 @@ def gelu(self: Tensor, *, approximate: str = "none") -> Tensor:
 
 
 @op(
-    where=_HOMES,
-    promote="default",
-    samples=unary_samples(-6, 6),
-    inplace=True,
-    zero_preserving=True,
+    kind="pointwise", where=_HOMES, inplace=True, samples=unary_samples(-6, 6), zero_preserving=True
 )
 def silu(self: Tensor) -> Tensor:
     """x * sigmoid(x).
@@ -161,11 +153,7 @@ def silu(self: Tensor) -> Tensor:
 
 
 @op(
-    where=_HOMES,
-    promote="default",
-    inplace=True,
-    samples=unary_samples(-6, 6),
-    zero_preserving=True,
+    kind="pointwise", where=_HOMES, inplace=True, samples=unary_samples(-6, 6), zero_preserving=True
 )
 def mish(self: Tensor) -> Tensor:
     """x * tanh(softplus(x)).
@@ -187,9 +175,9 @@ def _softplus(x: Node) -> Node:
 
 
 @op(
-    out="exact",
+    kind="pointwise",
     where=_HOMES,
-    promote="default",
+    out="exact",
     participants="self",
     runtime="beta threshold",
     samples=unary_samples(-6, 6),
@@ -211,8 +199,8 @@ def softplus(self: Tensor, beta: Scalar = 1, threshold: Scalar = 20) -> Tensor:
 
 
 @op(
+    kind="pointwise",
     where=_HOMES,
-    promote="default",
     inplace=True,
     participants="self",
     runtime="alpha scale input_scale",
@@ -242,9 +230,9 @@ def _negative(x: Node) -> Node:
 @op(
     where="torch nn.functional",
     promote="default",
+    layout="follow",
     inplace=True,
     samples=unary_samples(-3, 3),
-    out=False,
     zero_preserving=True,
 )
 def selu(self: Tensor) -> Tensor:
@@ -266,10 +254,10 @@ def selu(self: Tensor) -> Tensor:
 @op(
     where="torch nn.functional",
     promote="default",
-    participants="self",
+    layout="follow",
     inplace=True,
+    participants="self",
     samples=unary_samples(-3, 3),
-    out=False,
     zero_preserving=True,
 )
 def celu(self: Tensor, alpha: Scalar = 1.0) -> Tensor:
@@ -294,8 +282,8 @@ def celu(self: Tensor, alpha: Scalar = 1.0) -> Tensor:
 
 
 @op(
+    kind="pointwise",
     where=_HOMES,
-    promote="default",
     inplace=True,
     participants="self",
     runtime="negative_slope",
@@ -320,9 +308,7 @@ def leaky_relu(self: Tensor, negative_slope: Scalar = 0.01) -> Tensor:
 @op(
     where="torch method nn.functional",
     layout="first",
-    promote="none",
     samples=lambda: iter((sample(T(2, 3, 4), T(3)), sample(T(5), T(1)))),
-    out=False,
     autocast="lower",
 )
 def prelu(self: Tensor, weight: Tensor) -> Tensor:
@@ -349,10 +335,10 @@ def prelu(self: Tensor, weight: Tensor) -> Tensor:
 
 
 @op(
-    fits="min_val max_val",
+    kind="pointwise",
     where=_HOMES,
-    promote="default",
     inplace=True,
+    fits="min_val max_val",
     participants="self",
     runtime="min_val max_val",
     samples=unary_samples(-3, 3),
@@ -372,7 +358,7 @@ def hardtanh(self: Tensor, min_val: Scalar = -1, max_val: Scalar = 1) -> Tensor:
     return prims.with_derivative(value, self, prims.stop_gradient(inside), rule="gate")
 
 
-@op(where=_HOMES, promote="default", inplace=True, samples=unary_samples(-5, 5))
+@op(kind="pointwise", where=_HOMES, inplace=True, samples=unary_samples(-5, 5))
 def hardsigmoid(self: Tensor) -> Tensor:
     """relu6(x + 3) / 6.
 
@@ -398,11 +384,7 @@ prims.register_rule("hardsigmoid", _hardsigmoid_rule)
 
 
 @op(
-    where=_HOMES,
-    promote="default",
-    inplace=True,
-    samples=unary_samples(-5, 5),
-    zero_preserving=True,
+    kind="pointwise", where=_HOMES, inplace=True, samples=unary_samples(-5, 5), zero_preserving=True
 )
 def hardswish(self: Tensor) -> Tensor:
     """x * relu6(x + 3) / 6.
@@ -419,11 +401,11 @@ def hardswish(self: Tensor) -> Tensor:
 
 
 @op(
-    saves_result=False,
     where=_HOMES,
     promote="float",
+    layout="follow",
+    saves_result=False,
     samples=unary_samples(-3, 3),
-    out=False,
     zero_preserving=True,
 )
 def softsign(input: Tensor) -> Tensor:
@@ -439,11 +421,11 @@ def softsign(input: Tensor) -> Tensor:
 
 
 @op(
-    unsaved="input",
     where=_HOMES,
     promote="float",
+    layout="follow",
+    unsaved="input",
     samples=unary_samples(-3, 3),
-    out=False,
     zero_preserving=True,
 )
 def tanhshrink(input: Tensor) -> Tensor:
@@ -464,9 +446,9 @@ def _within(x: Node, limit: Node) -> Node:
 
 
 @op(
-    out="exact",
+    kind="pointwise",
     where=_HOMES,
-    promote="default",
+    out="exact",
     participants="self",
     samples=unary_samples(-3, 3),
     errors=lambda: iter([ErrorSample(sample(T(3), -0.5), RuntimeError, "lambda must be")]),
@@ -494,12 +476,12 @@ def softshrink(self: Tensor, lambd: Scalar = 0.5) -> Tensor:
 
 
 @op(
-    out="exact",
     where="torch method nn.functional",
     promote="default",
+    layout="follow",
+    out="exact",
     participants="self",
     runtime="lambd",
-    inplace=False,
     samples=unary_samples(-3, 3),
     zero_preserving=True,
 )
@@ -518,14 +500,14 @@ def hardshrink(self: Tensor, lambd: Scalar = 0.5) -> Tensor:
 
 
 @op(
+    kind="pointwise",
+    where="torch nn.functional",
+    inplace=True,
     repeats=True,
     overlap="copy",
     fits="threshold value",
-    where="torch nn.functional",
-    promote="default",
     participants="self",
     runtime="threshold value",
-    inplace=True,
     samples=lambda: iter((sample(T(3, 4), 0.1, 20.0),)),
 )
 def threshold(self: Tensor, threshold: Scalar, value: Scalar) -> Tensor:
@@ -542,12 +524,11 @@ def threshold(self: Tensor, threshold: Scalar, value: Scalar) -> Tensor:
 
 
 @op(
-    overlap="copy",
-    out="exact",
     where=_HOMES,
     promote="float",
+    out="exact",
+    overlap="copy",
     samples=unary_samples(-6, 6),
-    layout="contiguous",
     pointwise=True,
 )
 def logsigmoid(self: Tensor) -> Tensor:
@@ -565,8 +546,9 @@ def logsigmoid(self: Tensor) -> Tensor:
 @op(
     where=_HOMES,
     promote="keep",
-    samples=lambda: iter((sample(T(3, 6)), sample(T(4, 3), 0))),
     layout="first",
+    out=True,
+    samples=lambda: iter((sample(T(3, 6)), sample(T(4, 3), 0))),
 )
 def glu(self: Tensor, dim: int = -1) -> Tensor:
     """a * sigmoid(b), the two halves of x along `dim`.
@@ -670,8 +652,8 @@ def _row_op(x: Node, dim: int | None, dtype: Any, name: str, function: Any) -> N
 
 @op(
     name="softmax",
-    out="exact",
     where=_HOMES,
+    out="exact",
     samples=_row_samples(),
     reference=lambda x, dim: __import__("scipy.special").special.softmax(x, axis=dim),
 )
@@ -706,8 +688,8 @@ def softmax(self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
 
 @op(
     name="log_softmax",
-    out="exact",
     where=_HOMES,
+    out="exact",
     samples=_row_samples(),
     reference=lambda x, dim: __import__("scipy.special").special.log_softmax(x, axis=dim),
 )
@@ -734,7 +716,7 @@ def log_softmax(self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     return _row_op(self, dim, dtype, "log_softmax", log_softmax_value)
 
 
-@op(where=_HOMES, samples=_row_samples())
+@op(where=_HOMES, out=True, samples=_row_samples())
 def softmin(
     input: Tensor, dim: int | None = None, _stacklevel: int | None = 3, dtype: DType | None = None
 ) -> Tensor:

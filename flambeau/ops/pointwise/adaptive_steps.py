@@ -177,11 +177,8 @@ def _define(
     inputs = (T(5), T(5), *[T(5, low=0) for _ in states.split()])
     op(
         f"_{name}_step(Tensor! param, Tensor grad{tensors}{scalars}, bool maximize) -> ()",
-        where="private",
-        promote="keep",
+        kind="step",
         runtime=numbers,
-        out=False,
-        differentiable=False,
         samples=lambda: iter((sample(*inputs, *values, False),)),
     )(step)
     FORMULAS[f"_{name}_step"] = formula

@@ -28,12 +28,7 @@ from flambeau.ops.common import is_one
 Value = Any  # a Node or a Python number
 
 
-@op(
-    promote="default",
-    runtime="other",
-    samples=binary_samples(),
-    reference="numpy.add",
-)
+@op(kind="pointwise", runtime="other", samples=binary_samples(), reference="numpy.add")
 def add(self: Tensor, other: Tensor | Scalar) -> Tensor:
     """`self + alpha * other`, with broadcasting and type promotion.
 
@@ -107,7 +102,7 @@ def _bool_errors() -> Iterator[ErrorSample]:
 
 
 @op(
-    promote="default",
+    kind="pointwise",
     runtime="other",
     aliases="subtract",
     errors=_bool_errors,
@@ -144,10 +139,10 @@ def _sub_alpha(self: Tensor, other: Tensor | Scalar, *, alpha: Scalar = 1) -> Te
 @op(
     where="torch",
     promote="default",
+    layout="follow",
     runtime="other",
     errors=_bool_errors,
     samples=binary_samples(),
-    out=False,
 )
 def rsub(self: Tensor, other: Tensor | Scalar) -> Tensor:
     """`other - alpha * self`: subtraction with the operands exchanged.
@@ -171,7 +166,7 @@ def _rsub_alpha(self: Tensor, other: Tensor | Scalar, *, alpha: Scalar = 1) -> T
 
 
 @op(
-    promote="default",
+    kind="pointwise",
     runtime="other",
     aliases="multiply",
     samples=binary_samples(),
@@ -191,7 +186,7 @@ def mul(self: Tensor, other: Tensor | Scalar) -> Tensor:
 
 
 @op(
-    promote="float",
+    kind="elementary",
     runtime="other",
     aliases="divide true_divide",
     saves_result=False,
@@ -241,11 +236,7 @@ def _flat(value: Node, a: Node, b: Node) -> Node:
     return prims.with_derivative(value, a, b, rule="flat")
 
 
-@op(
-    where="method",
-    promote="default",
-    runtime="other",
-)
+@op(kind="pointwise", where="method", runtime="other")
 def _div_floor(self: Tensor, other: Tensor | Scalar) -> Tensor:
     """`div` rounded down."""
     a, b = _divisible("div", self, other)
@@ -276,11 +267,7 @@ def _floor_in_steps(a: Node, b: Node, half: str) -> Node:
     return prims.where(prims.eq(b, prims.zeros_like(b)), exact, whole)
 
 
-@op(
-    where="method",
-    promote="default",
-    runtime="other",
-)
+@op(kind="pointwise", where="method", runtime="other")
 def _div_trunc(self: Tensor, other: Tensor | Scalar) -> Tensor:
     """`div` rounded towards zero."""
     a, b = _divisible("div", self, other)
@@ -316,12 +303,7 @@ def _nonzero(name: str, b: Node) -> Node:
     return b + prims.cast(checked, b.dtype)
 
 
-@op(
-    where="method",
-    promote="float",
-    runtime="other",
-    inplace=False,
-)
+@op(kind="elementary", where="method", inplace=False, runtime="other")
 def _rdiv(self: Tensor, other: Tensor | Scalar) -> Tensor:
     """`other / self`: division with the operands exchanged."""
     return apply("div", lambda a, b: prims.div(b, a), self, other)
@@ -334,12 +316,7 @@ def _division_pairs() -> Iterator[Sample]:
     yield sample(T(3, 1, low=-9, high=9), T(4, low=0.5, high=3))
 
 
-@op(
-    promote="default",
-    runtime="other",
-    samples=_division_pairs,
-    reference="numpy.floor_divide",
-)
+@op(kind="pointwise", runtime="other", samples=_division_pairs, reference="numpy.floor_divide")
 def floor_divide(self: Tensor, other: Tensor | Scalar) -> Tensor:
     """`self // other`: the quotient rounded down, as in Python.
 
@@ -353,24 +330,14 @@ def floor_divide(self: Tensor, other: Tensor | Scalar) -> Tensor:
     return prims.floor_div(*_divisible("floor_divide", self, other))
 
 
-@op(
-    where="method",
-    promote="default",
-    runtime="other",
-    inplace=False,
-)
+@op(kind="pointwise", where="method", inplace=False, runtime="other")
 def _rfloordiv(self: Tensor, other: Tensor | Scalar) -> Tensor:
     """`other // self`."""
     b, a = _divisible("floor_divide", other, self)
     return prims.floor_div(b, a)
 
 
-@op(
-    promote="default",
-    runtime="other",
-    samples=_division_pairs,
-    reference="numpy.remainder",
-)
+@op(kind="pointwise", runtime="other", samples=_division_pairs, reference="numpy.remainder")
 def remainder(self: Tensor, other: Tensor | Scalar) -> Tensor:
     """`self % other`: the remainder with the sign of `other`, as in Python.
 
@@ -386,24 +353,14 @@ def _scalar_remainder(self: Scalar, other: Tensor) -> Tensor:
     return prims.remainder(*_divisible("remainder", as_node(self, other.dtype), other))
 
 
-@op(
-    where="method",
-    promote="default",
-    runtime="other",
-    inplace=False,
-)
+@op(kind="pointwise", where="method", inplace=False, runtime="other")
 def _rmod(self: Tensor, other: Tensor | Scalar) -> Tensor:
     """`other % self`."""
     b, a = _divisible("remainder", other, self)
     return prims.remainder(b, a)
 
 
-@op(
-    promote="default",
-    runtime="other",
-    samples=_division_pairs,
-    reference="numpy.fmod",
-)
+@op(kind="pointwise", runtime="other", samples=_division_pairs, reference="numpy.fmod")
 def fmod(self: Tensor, other: Tensor | Scalar) -> Tensor:
     """The remainder with the sign of `self`, as C's fmod.
 
@@ -441,7 +398,7 @@ def _extreme(name: str, text: str, relation: str, reference: str) -> Any:
     """
     return op(
         f"{name}(Tensor self, Tensor other) -> Tensor",
-        promote="default",
+        kind="pointwise",
         inplace=False,
         samples=binary_samples(scalar=None),
         reference=reference,
@@ -474,12 +431,7 @@ def _lerp_samples() -> Iterator[Sample]:
     yield sample(T(3, 1), T(4), 0.75)
 
 
-@op(
-    promote="default",
-    participants="self end",
-    runtime="weight",
-    samples=_lerp_samples,
-)
+@op(kind="pointwise", participants="self end", runtime="weight", samples=_lerp_samples)
 def lerp(self: Tensor, end: Tensor, weight: Tensor | Scalar) -> Tensor:
     """`self + weight * (end - self)`, written so that weight 1 gives exactly `end`.
 
@@ -517,7 +469,7 @@ def _triple_samples(low: float = -2.0) -> Any:
 
 
 @op(
-    promote="default",
+    kind="pointwise",
     participants="self tensor1 tensor2",
     runtime="value",
     samples=_triple_samples(),
@@ -534,7 +486,7 @@ def addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Scalar = 1
 
 
 @op(
-    promote="default",
+    kind="pointwise",
     participants="self tensor1 tensor2",
     runtime="value",
     samples=_triple_samples(0.5),

@@ -51,7 +51,7 @@ def _bitwise(name: str, text: str, primitive: str, bools: bool, reference: str) 
     """
     definition = op(
         f"{name}(Tensor self, Tensor|Scalar other) -> Tensor",
-        promote="default",
+        kind="pointwise",
         runtime="other",
         samples=_integer_samples() if bools else _integer_samples(0, 40),
         dtypes="bool u8 i8 i16 i32 i64" if bools else "u8 i8 i16 i32 i64",
@@ -92,10 +92,10 @@ def _reflected(name: str, primitive: str) -> OpDefinition:
     body.__doc__ = f"""`{name}` of Python's reflected operator."""
     return op(
         f"{name}(Tensor self, Tensor|Scalar other) -> Tensor",
+        kind="pointwise",
         where="method",
-        promote="default",
-        runtime="other",
         inplace=False,
+        runtime="other",
     )(body)
 
 
@@ -119,8 +119,8 @@ def _logical(name: str, text: str, primitive: str) -> OpDefinition:
     """
     return op(
         f"{name}(Tensor self, Tensor other) -> Tensor",
-        layout="follow",
-        inplace=True,
+        kind="pointwise",
+        promote="none",
         samples=binary_samples(scalar=None),
         reference="numpy." + name,
     )(body)

@@ -35,16 +35,15 @@ def check_mask(mask: Node, name: str) -> None:
 
 
 @op(
+    inplace=True,
     overlap="copy",
     repeats=True,
     fits="value",
-    inplace=True,
     runtime="value",
     samples=_mask_samples,
     errors=lambda: iter(
         [ErrorSample(sample(T(3), I(3, high=2), 1.0), RuntimeError, "boolean masks")]
     ),
-    out=False,
     pointwise=True,
 )
 def masked_fill(self: Tensor, mask: Tensor, value: Tensor | Scalar) -> Tensor:
@@ -77,9 +76,9 @@ def _where_samples() -> Samples:
 
 
 @op(
-    out="exact",
     where="torch",
     layout="follow",
+    out="exact",
     runtime="input other",
     samples=_where_samples,
     reference="numpy.where",

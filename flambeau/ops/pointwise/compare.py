@@ -62,8 +62,8 @@ def _comparison(name: str) -> OpDefinition:
     """
     return op(
         f"{name}(Tensor self, Tensor|Scalar other) -> Tensor",
-        layout="follow",
-        inplace=True,
+        kind="pointwise",
+        promote="none",
         runtime="other",
         aliases=alias,
         samples=binary_samples(),
@@ -92,12 +92,7 @@ def _close_samples() -> Iterator[Sample]:
     yield sample(T(4, values=[1.0, 2.0, 3.0, 4.0]), T(4, values=[1.0, 2.1, 3.0, 5.0]), 0.1, 0.2)
 
 
-@op(
-    layout="follow",
-    out=False,
-    samples=_close_samples,
-    reference="numpy.isclose",
-)
+@op(layout="follow", samples=_close_samples, reference="numpy.isclose")
 def isclose(
     self: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Tensor:
@@ -144,12 +139,7 @@ def _finite(x: Node) -> Node:
     return ~(prims.isinf(x) | prims.isnan(x))
 
 
-@op(
-    host=True,
-    out=False,
-    samples=_close_samples,
-    reference="numpy.allclose",
-)
+@op(host=True, samples=_close_samples, reference="numpy.allclose")
 def allclose(
     self: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> bool:
@@ -164,7 +154,6 @@ def allclose(
 
 @op(
     host=True,
-    out=False,
     samples=lambda: iter([sample(T(3, 4), T(3, 4)), sample(T(3), T(4)), sample(T(0), T(0))]),
     reference="numpy.array_equal",
 )
@@ -192,7 +181,7 @@ def _all_true(mask: Any) -> Any:
     return all_elements(mask)
 
 
-@op(host=True, out=False, samples=lambda: iter([sample(T(1))]))
+@op(host=True, samples=lambda: iter([sample(T(1))]))
 def is_nonzero(self: Tensor) -> bool:
     """Whether the only element of a tensor is not zero. A Python bool.
 

@@ -19,10 +19,9 @@ from flambeau.ops.shape.views import view_as_real, viewed
 
 
 @op(
-    out="exact",
+    kind="pointwise",
     promote="keep",
-    layout="follow",
-    inplace=True,
+    out="exact",
     samples=lambda: iter([sample(T(2, 3)), sample(T(2, 3, dtype="c64"))]),
     linear=True,
 )
@@ -76,7 +75,7 @@ def _physical(x: Any) -> bool:
     return kind.__module__.startswith(_PACKAGES) or hasattr(kind, "__torch_dispatch__")
 
 
-@op(host=True, out=False, samples=lambda: iter([sample(T(3))]))
+@op(host=True, samples=lambda: iter([sample(T(3))]))
 def conj(self: Tensor) -> Any:
     """A view of the complex conjugates of the elements; a real tensor is returned itself.
 
@@ -93,7 +92,7 @@ def conj(self: Tensor) -> Any:
     return conj_physical(self) if _physical(self) else toggled(self, CONJUGATE)
 
 
-@op(host=True, out=False, samples=lambda: iter([sample(T(3))]))
+@op(host=True, samples=lambda: iter([sample(T(3))]))
 def _conj(self: Tensor) -> Any:
     """`conj` under its inner name.
 
@@ -104,7 +103,7 @@ def _conj(self: Tensor) -> Any:
     return conj(self)
 
 
-@op(host=True, out=False, samples=lambda: iter([sample(T(3))]))
+@op(host=True, samples=lambda: iter([sample(T(3))]))
 def _neg_view(self: Tensor) -> Any:
     """A view of the negatives of the elements.
 
@@ -117,11 +116,7 @@ def _neg_view(self: Tensor) -> Any:
     return -self if _physical(self) else toggled(self, NEGATIVE)
 
 
-@op(
-    host=True,
-    out=False,
-    samples=lambda: iter([sample(T(2, 3, 4)), sample(T())]),
-)
+@op(host=True, samples=lambda: iter([sample(T(2, 3, 4)), sample(T())]))
 def adjoint(self: Tensor) -> Any:
     """Matrices transposed and conjugated, as a view: the attribute `mH`.
 
@@ -139,7 +134,6 @@ def adjoint(self: Tensor) -> Any:
     name="matrix_H",
     where="torch",
     host=True,
-    out=False,
     samples=lambda: iter([sample(T(2, 3)), sample(T(2, 3, dtype="c64"))]),
 )
 def matrix_h(self: Tensor) -> Any:
@@ -170,12 +164,7 @@ def _part(x: Any, index: int) -> Any:
     return toggled(part, NEGATIVE) if negative else part
 
 
-@op(
-    where="torch",
-    host=True,
-    out=False,
-    samples=lambda: iter([sample(T(3)), sample(T(2, 3, dtype="c64"))]),
-)
+@op(where="torch", host=True, samples=lambda: iter([sample(T(3)), sample(T(2, 3, dtype="c64"))]))
 def real(input: Tensor) -> Any:
     """The real parts, as a view; a real tensor is returned itself.
 
@@ -186,12 +175,7 @@ def real(input: Tensor) -> Any:
     return _part(input, 0) if input.is_complex() else input
 
 
-@op(
-    where="torch",
-    host=True,
-    out=False,
-    samples=lambda: iter([sample(T(2, 3, dtype="c64"))]),
-)
+@op(where="torch", host=True, samples=lambda: iter([sample(T(2, 3, dtype="c64"))]))
 def imag(input: Tensor) -> Any:
     """The imaginary parts of a complex tensor, as a view.
 
@@ -208,7 +192,13 @@ def imag(input: Tensor) -> Any:
     return _part(input, 1)
 
 
-@op(layout="follow", samples=unary_samples(), reference="numpy.angle", zero_preserving=True)
+@op(
+    layout="follow",
+    out=True,
+    samples=unary_samples(),
+    reference="numpy.angle",
+    zero_preserving=True,
+)
 def angle(self: Tensor) -> Tensor:
     """The angle of each complex number; pi for negative real numbers, NaN for NaN.
 
@@ -226,10 +216,10 @@ def angle(self: Tensor) -> Tensor:
 
 
 @op(
-    unsaved="abs angle",
-    out="exact",
     where="torch",
     layout="follow",
+    out="exact",
+    unsaved="abs angle",
     samples=lambda: iter([sample(T(2, 3), T(3)), sample(T(4, 6, layout="transposed"), T(4, 6))]),
     errors=lambda: iter(
         [ErrorSample(sample(T(2), T(2, dtype="f64")), RuntimeError, "scalar type")]

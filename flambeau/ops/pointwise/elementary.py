@@ -58,8 +58,8 @@ def _function(
     """
     return op(
         f"{name}(Tensor self) -> Tensor",
+        kind="elementary",
         where=where,
-        promote="float",
         saves_result=saves_result,
         unsaved=() if saves_operand else ("self",),
         overlap=overlap,
@@ -139,11 +139,7 @@ def _logit_samples() -> Iterator[Sample]:
     yield sample(T(3, 4, low=-0.5, high=1.5), 0.1)
 
 
-@op(
-    where=_SPECIAL,
-    promote="float",
-    samples=_logit_samples,
-)
+@op(kind="elementary", where=_SPECIAL, samples=_logit_samples)
 def logit(self: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)), the inverse of `sigmoid`; with `eps` x is first clamped to [eps, 1 - eps].
 
@@ -201,8 +197,8 @@ def _check_order(n: int) -> None:
 
 
 @op(
+    kind="elementary",
     where=_SPECIAL,
-    promote="float",
     inplace=False,
     participants="self",
     samples=lambda: iter([sample(n, T(3, 4, low=0.2, high=5.0)) for n in range(4)]),
@@ -238,8 +234,8 @@ def _zeta_samples() -> Iterator[Sample]:
 
 
 @op(
+    kind="elementary",
     where="special",
-    promote="float",
     runtime="self other",
     samples=_zeta_samples,
     reference=lambda s, q: _numpy_zeta(s, q),
@@ -291,10 +287,9 @@ def _numpy_zeta(s: Any, q: Any) -> Any:
 
 
 @op(
-    overlap="copy",
+    kind="elementary",
     where="special",
-    promote="float",
-    inplace=False,
+    overlap="copy",
     samples=lambda: iter([sample(T(3, 4, low=2.2, high=6.0), 3)]),
     reference="scipy.special.multigammaln",
 )
@@ -318,7 +313,8 @@ def multigammaln(self: Tensor, p: int) -> Tensor:
 
 @op(
     promote="float",
-    layout="contiguous",
+    inplace=True,
+    out=True,
     samples=lambda: iter([sample(T(3, 4, low=2.2, high=6.0), 3)]),
     pointwise=True,
 )

@@ -100,7 +100,7 @@ def _publish(name: str, inplace: bool, signature: str, body: Any) -> None:
     body.__doc__ = f"`{name}` of every tensor of a list{', in place' if inplace else ''}."
     body.__name__ = body.__qualname__ = full
     text = f"{full}(Tensor[]{mark} self{signature}) -> {result}"
-    op(text, where="torch", host=True, out=False)(body)
+    op(text, where="torch", host=True)(body)
 
 
 def _define_unary(name: str, inplace: bool) -> None:
@@ -190,18 +190,13 @@ for _inplace in (False, True):
     _define_lerp(_inplace)
 
 
-@op(name="_foreach_zero_", where="torch", host=True, out=False)
+@op(name="_foreach_zero_", where="torch", host=True)
 def foreach_zero(self: Mutable[Sequence[Tensor]]) -> list[Tensor]:
     """Writes 0 to every element of every tensor of a list."""
     return _each("zero_", _checked("_foreach_zero_", self))
 
 
-@op(
-    name="_foreach_clone",
-    where="torch",
-    host=True,
-    out=False,
-)
+@op(name="_foreach_clone", where="torch", host=True)
 def foreach_clone(self: Sequence[Tensor], *, memory_format: Any = None) -> tuple[Tensor, ...]:
     """A copy of every tensor of a list."""
     tensors = _checked("_foreach_clone", self)
@@ -209,12 +204,7 @@ def foreach_clone(self: Sequence[Tensor], *, memory_format: Any = None) -> tuple
     return tuple(_each("clone", tensors, **kind))
 
 
-@op(
-    name="_foreach_copy_",
-    where="torch",
-    host=True,
-    out=False,
-)
+@op(name="_foreach_copy_", where="torch", host=True)
 def foreach_copy(
     self: Mutable[Sequence[Tensor]], src: Sequence[Tensor], non_blocking: bool = False
 ) -> list[Tensor]:
@@ -224,13 +214,13 @@ def foreach_copy(
     return _each("copy_", tensors, others)
 
 
-@op(name="_foreach_max", where="torch", host=True, out=False)
+@op(name="_foreach_max", where="torch", host=True)
 def foreach_max(self: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """The greatest element of each tensor of a list."""
     return tuple(_each("max", _checked("_foreach_max", self)))
 
 
-@op(name="_foreach_mm", where="torch", host=True, out=False)
+@op(name="_foreach_mm", where="torch", host=True)
 def foreach_mm(self: Sequence[Tensor], mat2: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """The matrix product of each pair of two lists."""
     tensors = _checked("_foreach_mm", self)
@@ -238,12 +228,7 @@ def foreach_mm(self: Sequence[Tensor], mat2: Sequence[Tensor]) -> tuple[Tensor, 
     return tuple(_each("mm", tensors, others))
 
 
-@op(
-    name="_foreach_norm",
-    where="torch",
-    host=True,
-    out=False,
-)
+@op(name="_foreach_norm", where="torch", host=True)
 def foreach_norm(
     self: Sequence[Tensor], ord: Scalar = 2, dtype: DType | None = None
 ) -> tuple[Tensor, ...]:

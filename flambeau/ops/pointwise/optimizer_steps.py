@@ -39,11 +39,8 @@ def _adam_direction(
     "_adam_step(Tensor! param, Tensor grad, Tensor! exp_avg, Tensor! exp_avg_sq, "
     + _ADAM
     + ") -> ()",
-    where="private",
-    promote="keep",
+    kind="step",
     runtime=_RUNTIME,
-    out=False,
-    differentiable=False,
     samples=lambda: iter(
         (sample(T(5), T(5), T(5), T(5, low=0), 1e-3, 0.9, 0.99, 1e-8, 0.1, 0.1, 0.2, True, False),)
     ),
@@ -77,11 +74,8 @@ def adam_step(
 @op(
     "_amsgrad_step(Tensor! param, Tensor grad, Tensor! exp_avg, Tensor! exp_avg_sq, "
     "Tensor! max_exp_avg_sq, " + _ADAM + ") -> ()",
-    where="private",
-    promote="keep",
+    kind="step",
     runtime=_RUNTIME,
-    out=False,
-    differentiable=False,
     samples=lambda: iter(()),
 )
 def amsgrad_step(
@@ -145,11 +139,8 @@ def _moment(before: Node, decay: Node, *factors: Node) -> Node:
 
 @op(
     name="_sgd_step",
-    where="private",
-    promote="keep",
+    kind="step",
     runtime="lr weight_decay",
-    out=False,
-    differentiable=False,
     samples=lambda: iter((sample(T(5), T(5), 0.1, 0.01, False),)),
 )
 def sgd_step(
@@ -163,11 +154,8 @@ def sgd_step(
 
 @op(
     name="_sgd_momentum_step",
-    where="private",
-    promote="keep",
+    kind="step",
     runtime="lr weight_decay momentum dampening",
-    out=False,
-    differentiable=False,
     samples=lambda: iter((sample(T(5), T(5), T(5), 0.1, 0.01, 0.9, 0.0, True, False),)),
 )
 def sgd_momentum_step(
@@ -192,11 +180,8 @@ def sgd_momentum_step(
 
 @op(
     name="_adagrad_step",
-    where="private",
-    promote="keep",
+    kind="step",
     runtime="rate weight_decay eps",
-    out=False,
-    differentiable=False,
     samples=lambda: iter((sample(T(5), T(5), T(5, low=0), 0.1, 0.01, 1e-10, False),)),
 )
 def adagrad_step(

@@ -34,8 +34,8 @@ FLOAT_LIMITS = {
 
 
 @op(
+    kind="pointwise",
     out="exact",
-    promote="default",
     aliases="negative",
     samples=unary_samples(),
     errors=lambda: iter([ErrorSample(sample(T(3, dtype="bool")), RuntimeError, "Negation")]),
@@ -62,7 +62,6 @@ def neg(self: Tensor) -> Tensor:
 @op(
     layout="follow",
     returns_self=True,
-    out=False,
     samples=unary_samples(),
     reference="numpy.positive",
     linear=True,
@@ -84,9 +83,8 @@ def positive(self: Tensor) -> Tensor:
 
 
 @op(
+    kind="pointwise",
     promote="keep",
-    layout="follow",
-    inplace=True,
     aliases="absolute",
     samples=unary_samples(),
     reference="numpy.abs",
@@ -113,8 +111,8 @@ def abs(self: Tensor) -> Tensor:
 
 
 @op(
+    kind="pointwise",
     out="exact",
-    promote="default",
     samples=unary_samples(),
     reference="numpy.sign",
     zero_preserving=True,
@@ -134,7 +132,7 @@ def sign(self: Tensor) -> Tensor:
     return self if self.dtype == "bool" else prims.sign(self)
 
 
-@op(out="exact", promote="default", samples=unary_samples(), zero_preserving=True)
+@op(kind="pointwise", out="exact", samples=unary_samples(), zero_preserving=True)
 def sgn(self: Tensor) -> Tensor:
     """`sign`, and x / |x| (0 at 0) for complex numbers.
 
@@ -169,8 +167,8 @@ def _rounding(name: str, where: str, aliases: str, text: str, example: str) -> O
     """
     return op(
         f"{name}(Tensor self) -> Tensor",
+        kind="pointwise",
         where=where,
-        promote="default",
         out="exact",
         aliases=aliases,
         samples=unary_samples(-4, 4),
@@ -192,9 +190,9 @@ def _round_samples() -> Iterator[Sample]:
 
 
 @op(
-    out="exact",
+    kind="pointwise",
     where="torch method special",
-    promote="default",
+    out="exact",
     samples=_round_samples,
     zero_preserving=True,
 )
@@ -220,7 +218,7 @@ def round(self: Tensor, *, decimals: int = 0) -> Tensor:
     return prims.round(self / scale) * scale
 
 
-@op(out="exact", promote="default", samples=unary_samples(-4, 4), zero_preserving=True)
+@op(kind="pointwise", out="exact", samples=unary_samples(-4, 4), zero_preserving=True)
 def frac(self: Tensor) -> Tensor:
     """The part behind the point, with the sign of x: x - trunc(x).
 
@@ -237,9 +235,8 @@ def frac(self: Tensor) -> Tensor:
 
 
 @op(
+    kind="pointwise",
     promote="none",
-    layout="follow",
-    inplace=True,
     samples=unary_samples(),
     reference="numpy.square",
     zero_preserving=True,
@@ -272,9 +269,8 @@ def _test(
     """
     return op(
         f"{name}(Tensor self) -> Tensor",
-        promote="none",
-        out=out,
         layout="follow",
+        out=out,
         samples=unary_samples(),
         reference="numpy." + name,
         zero_preserving=name != "isfinite",
@@ -326,7 +322,7 @@ isposinf = _test("isposinf", "Whether each element is +inf.", lambda x: _infinit
 signbit = _test("signbit", "Whether the sign bit of each element is set.", _signbit)
 
 
-@op(layout="follow", samples=unary_samples(), out=False)
+@op(layout="follow", samples=unary_samples())
 def isreal(self: Tensor) -> Tensor:
     """Whether each element has no imaginary part.
 
@@ -340,7 +336,7 @@ def isreal(self: Tensor) -> Tensor:
     return prims.full_like(True, self, "bool")
 
 
-@op(layout="follow", inplace=True, samples=unary_samples())
+@op(kind="pointwise", promote="none", samples=unary_samples())
 def logical_not(self: Tensor) -> Tensor:
     """Whether each element is zero.
 
@@ -358,8 +354,8 @@ def _integer_samples() -> Iterator[Sample]:
 
 
 @op(
+    kind="pointwise",
     out="exact",
-    promote="default",
     samples=_integer_samples,
     dtypes="bool u8 i8 i16 i32 i64",
     reference="numpy.bitwise_not",
@@ -390,10 +386,9 @@ def _nan_samples() -> Iterator[Sample]:
 
 
 @op(
-    out="exact",
-    promote="none",
     layout="follow",
     inplace=True,
+    out="exact",
     samples=_nan_samples,
     reference="numpy.nan_to_num",
     zero_preserving=True,
@@ -479,9 +474,9 @@ def _clamp_samples() -> Iterator[Sample]:
 
 
 @op(
+    kind="pointwise",
     out="exact",
     fits="min max",
-    promote="default",
     runtime="min max",
     aliases="clip",
     samples=_clamp_samples,
@@ -515,9 +510,9 @@ clamp.overload(
 
 
 @op(
+    kind="pointwise",
     out="exact",
     fits="min",
-    promote="default",
     runtime="min",
     samples=lambda: iter([sample(T(3, 4), 0.5), sample(T(3, 4), T(4))]),
 )
@@ -537,9 +532,9 @@ clamp_min.overload("clamp_min.tensor(Tensor self, Tensor min) -> Tensor", out=Tr
 
 
 @op(
+    kind="pointwise",
     out="exact",
     fits="max",
-    promote="default",
     runtime="max",
     samples=lambda: iter([sample(T(3, 4), 0.5), sample(T(3, 4), T(4))]),
 )

@@ -81,8 +81,8 @@ _SHORT_POWERS: dict[float, Callable[[Node], Node]] = {
 
 
 @op(
+    kind="pointwise",
     saves_result=False,
-    promote="default",
     samples=_power_samples,
     errors=_power_errors,
     reference="numpy.power",
@@ -110,22 +110,17 @@ def _scalar_power(self: Scalar, exponent: Tensor) -> Tensor:
     return power(as_node(self, exponent.dtype), exponent)
 
 
-@op(
-    where="method",
-    promote="default",
-    runtime="other",
-    inplace=False,
-)
+@op(kind="pointwise", where="method", inplace=False, runtime="other")
 def _rpow(self: Tensor, other: Tensor | Scalar) -> Tensor:
     """`other ** self`."""
     return power(as_node(other, self.dtype), self)
 
 
 @op(
-    unsaved="self exponent",
-    out="exact",
     layout="follow",
     inplace=True,
+    out="exact",
+    unsaved="self exponent",
     samples=lambda: iter([sample(T(3, 4, low=0.2), T(4)), sample(T(3, low=0.2), 2)]),
     reference="numpy.float_power",
 )
@@ -160,7 +155,7 @@ def _floats(name: str, *values: Value) -> tuple[Node, ...]:
 
 
 @op(
-    promote="float",
+    kind="elementary",
     aliases="arctan2",
     samples=binary_samples(scalar=None),
     reference="numpy.arctan2",
@@ -175,12 +170,7 @@ def atan2(self: Tensor, other: Tensor) -> Tensor:
     return prims.atan2(*_floats("atan2", self, other))
 
 
-@op(
-    promote="float",
-    runtime="other",
-    samples=binary_samples(),
-    reference="numpy.copysign",
-)
+@op(kind="elementary", runtime="other", samples=binary_samples(), reference="numpy.copysign")
 def copysign(self: Tensor, other: Tensor | Scalar) -> Tensor:
     """The magnitude of `self` with the sign of `other`; signs of zeros count.
 
@@ -192,9 +182,8 @@ def copysign(self: Tensor, other: Tensor | Scalar) -> Tensor:
 
 
 @op(
+    kind="pointwise",
     promote="none",
-    layout="follow",
-    inplace=True,
     samples=binary_samples(scalar=None),
     reference="numpy.nextafter",
     dtypes="f16 bf16 f32 f64",
@@ -231,11 +220,7 @@ def _next_half(start: Node, goal: Node) -> Node:
     return prims.where(broken, prims.cast(x + y, start.dtype), value)
 
 
-@op(
-    promote="default",
-    samples=binary_samples(scalar=None),
-    reference="numpy.hypot",
-)
+@op(kind="pointwise", samples=binary_samples(scalar=None), reference="numpy.hypot")
 def hypot(self: Tensor, other: Tensor) -> Tensor:
     """sqrt(self ** 2 + other ** 2) without overflow on the way.
 
@@ -293,7 +278,7 @@ def _logaddexp(name: str, base2: bool) -> Any:
     """
     return op(
         f"{name}(Tensor self, Tensor other) -> Tensor",
-        promote="default",
+        kind="pointwise",
         inplace=False,
         samples=binary_samples(scalar=None),
         reference="numpy." + name,
@@ -341,10 +326,10 @@ def _times_log(name: str, where: str, function: Callable[[Node], Node], shift: i
     """
     definition = op(
         f"{name}(Tensor self, Tensor|Scalar other) -> Tensor",
+        kind="elementary",
         where=where,
-        promote="float",
-        runtime="other",
         inplace="method" in where,
+        runtime="other",
         samples=binary_samples(low=0.1),
         reference="scipy.special." + name,
     )(body)
@@ -361,12 +346,7 @@ xlogy = _times_log("xlogy", "torch method special", prims.log, 0)
 xlog1py = _times_log("xlog1py", "special", prims.log1p, 1)
 
 
-@op(
-    out="exact",
-    promote="default",
-    samples=binary_samples(scalar=None),
-    reference="numpy.heaviside",
-)
+@op(kind="pointwise", out="exact", samples=binary_samples(scalar=None), reference="numpy.heaviside")
 def heaviside(self: Tensor, values: Tensor) -> Tensor:
     """0 below zero, `values` at zero, 1 above.
 
@@ -387,10 +367,9 @@ def heaviside(self: Tensor, values: Tensor) -> Tensor:
 
 
 @op(
-    overlap="partial self",
+    kind="pointwise",
     promote="none",
-    layout="follow",
-    inplace=True,
+    overlap="partial self",
     samples=lambda: iter([sample(T(3, 4), T(4, dtype="i32", low=-3, high=4))]),
     reference="numpy.ldexp",
 )
@@ -440,10 +419,10 @@ def _halves_of(exponent: Node) -> tuple[Node, Node]:
 
 
 @op(
-    results="mantissa exponent",
-    unsaved="self",
     layout="follow",
     out="exact",
+    results="mantissa exponent",
+    unsaved="self",
     samples=lambda: iter(
         [
             sample(T(3, 4)),
@@ -512,12 +491,7 @@ def _whole(name: str, *values: Node) -> tuple[Node, ...]:
     return nodes
 
 
-@op(
-    promote="default",
-    samples=_integer_pairs,
-    dtypes="u8 i8 i16 i32 i64",
-    reference="numpy.gcd",
-)
+@op(kind="pointwise", samples=_integer_pairs, dtypes="u8 i8 i16 i32 i64", reference="numpy.gcd")
 def gcd(self: Tensor, other: Tensor) -> Tensor:
     """The greatest common divisor of integers; never negative.
 
@@ -531,12 +505,7 @@ def gcd(self: Tensor, other: Tensor) -> Tensor:
     return _gcd(*_whole("gcd", self, other))
 
 
-@op(
-    promote="default",
-    samples=_integer_pairs,
-    dtypes="u8 i8 i16 i32 i64",
-    reference="numpy.lcm",
-)
+@op(kind="pointwise", samples=_integer_pairs, dtypes="u8 i8 i16 i32 i64", reference="numpy.lcm")
 def lcm(self: Tensor, other: Tensor) -> Tensor:
     """The least common multiple of integers; 0 where one is 0.
 

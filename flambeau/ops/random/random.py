@@ -316,7 +316,6 @@ def _define_like(name: str, distribution: str, text: str) -> None:
         f"{name}(Tensor self, *, {GENERATOR}, {OPTIONS}) -> Tensor",
         where="torch",
         layout="follow",
-        out=False,
         differentiable=False,
         samples=_like_samples,
         dtypes=FLOAT_NAMES,
@@ -333,7 +332,6 @@ _define_like("randn_like", "normal", "Standard normal numbers")
     where="torch",
     layout="follow",
     runtime="high",
-    out=False,
     differentiable=False,
     samples=lambda: iter([sample(T(3, 8), 5), sample(T(3, 8), 2, 5)]),
 )
@@ -409,7 +407,6 @@ def _define_fill(
         pointwise=True,
         fits=runtime if distribution == "uniform" else (),
         runtime=runtime,
-        out=False,
         differentiable=False,
         samples=samples,
         dtypes=FLOAT_NAMES if floats else FLOAT_NAMES + " u8 i8 i16 i32 i64",
@@ -459,7 +456,6 @@ _define_fill(
     f"random_(Tensor! self, int from, int? to, *, {GENERATOR}) -> Tensor",
     where="method",
     runtime="from to",
-    out=False,
     differentiable=False,
     samples=lambda: iter([sample(T(3, 8)), sample(T(5), 10), sample(T(5), 3, 10)]),
     pointwise=True,
@@ -503,8 +499,8 @@ def _probabilities(p: Node, name: str) -> Node:
 
 @op(
     f"bernoulli(Tensor self, *, {GENERATOR}) -> Tensor",
-    overlap="partial",
     out="any",
+    overlap="partial",
     dtypes=FLOAT_NAMES,
     samples=lambda: iter(
         [
@@ -544,7 +540,6 @@ def _bernoulli_p(self: Node, p: Any, generator: Any) -> Node:
 @op(
     f"bernoulli_(Tensor! self, Tensor p, *, {GENERATOR}) -> Tensor",
     where="method",
-    out=False,
     differentiable=False,
     samples=lambda: iter([sample(T(3, 8)), sample(T(3, 8), 0.2)]),
     pointwise=True,
@@ -576,8 +571,9 @@ def _bernoulli_fill(self: Node, p: Any, generator: Any) -> Node:
 
 @op(
     f"normal(Tensor mean, Tensor std, *, {GENERATOR}) -> Tensor",
-    overlap="partial",
     where="torch",
+    out=True,
+    overlap="partial",
     dtypes=FLOAT_NAMES,
     samples=lambda: iter(
         [
@@ -669,6 +665,7 @@ def _multinomial_errors() -> Iterator[ErrorSample]:
 
 @op(
     f"multinomial(Tensor self, int num_samples, bool replacement=False, *, {GENERATOR}) -> Tensor",
+    out=True,
     host=True,
     dtypes="f32 f64",
     samples=lambda: iter(
@@ -740,7 +737,6 @@ def _check_multinomial(weights: Any, num_samples: int, replacement: bool) -> Non
     f"_exponential_like(Tensor self, *, {GENERATOR}) -> Tensor",
     where="torch",
     layout="follow",
-    out=False,
     differentiable=False,
 )
 def _exponential_like(self: Node, generator: Any) -> Node:
@@ -751,7 +747,6 @@ def _exponential_like(self: Node, generator: Any) -> Node:
 @op(
     f"_multinomial_many(Tensor self, SymInt num_samples, *, {GENERATOR}) -> Tensor",
     where="torch",
-    out=False,
     differentiable=False,
 )
 def _multinomial_many(self: Node, num_samples: Size, generator: Any) -> Node:

@@ -80,11 +80,7 @@ def _result_dtype(self: Node) -> str:
     return self.dtype if CATEGORY[self.dtype] >= 2 else default_dtype()
 
 
-@op(
-    where="private",
-    out=False,
-    runtime="spacing",
-)
+@op(where="private", runtime="spacing")
 def _gradient(self: Tensor, dim: int, order: int, spacing: Scalar) -> Tensor:
     """The derivative along one dimension of evenly spaced samples."""
     x = _values(self)
@@ -94,10 +90,7 @@ def _gradient(self: Tensor, dim: int, order: int, spacing: Scalar) -> Tensor:
     return prims.cast(prims.cat([ends[0], inner, ends[1]], dim), _result_dtype(self))
 
 
-@op(
-    where="private",
-    out=False,
-)
+@op(where="private")
 def _gradient_at(self: Tensor, dim: int, order: int, places: Tensor) -> Tensor:
     """The derivative along one dimension of samples taken at `places`."""
     x = _values(self)

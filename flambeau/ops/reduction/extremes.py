@@ -115,6 +115,7 @@ def _extreme(name: str, elementwise: OpDefinition) -> OpDefinition:
     definition = op(
         f"{name}(Tensor self) -> Tensor",
         promote="keep",
+        out=True,
         samples=_extreme_samples,
         errors=lambda: _extreme_errors(name),
         reference="numpy." + name,
@@ -181,8 +182,7 @@ def _amax(name: str, primitive: str) -> OpDefinition:
     """
     return op(
         f"{name}(Tensor self, int[]? dim=(), bool keepdim=False) -> Tensor",
-        promote="keep",
-        out="exact",
+        kind="reduction",
         samples=_spread_samples,
         errors=lambda: _extreme_errors(name),
         reference="numpy." + name,
@@ -194,11 +194,10 @@ amin = _amax("amin", "min")
 
 
 @op(
+    kind="reduction",
     results="min max",
-    out="exact",
     overlap="partial",
     overlap_when=lambda x, dim, keepdim: dim is not None,
-    promote="keep",
     samples=lambda: iter([sample(T(3, 4)), sample(T(3, 4), dim=1, keepdim=True), sample(T())]),
 )
 def aminmax(
@@ -255,8 +254,7 @@ def _arg(name: str, primitive: str) -> OpDefinition:
     """
     return op(
         f"{name}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
-        promote="keep",
-        out="exact",
+        kind="reduction",
         samples=lambda: (s for s in _extreme_samples() if len(s.args) < 2 or s.args[1] in (0, 2)),
         reference="numpy." + name,
     )(body)

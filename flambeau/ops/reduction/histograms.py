@@ -228,11 +228,7 @@ def _pair(range: Sequence[float] | None) -> tuple[float | None, float | None]:  
 # ------------------------------------------------------------------------------------ points
 
 
-@op(
-    where="private",
-    out=False,
-    differentiable=False,
-)
+@op(where="private", differentiable=False)
 def _bin_edges(
     self: Tensor, bins: int, dimension: int, low: float | None, high: float | None
 ) -> Tensor:
@@ -242,11 +238,7 @@ def _bin_edges(
     return _spaced(*_bounds(values, low, high, dimension), bins, dimension)
 
 
-@op(
-    where="private",
-    out=False,
-    differentiable=False,
-)
+@op(where="private", differentiable=False)
 def _points_counted(
     self: Tensor, edges: Sequence[Tensor], weight: Tensor | None, density: bool
 ) -> Tensor:

@@ -121,12 +121,7 @@ def _norm_errors() -> Iterator[ErrorSample]:
     yield ErrorSample(sample(T(3, dtype="i64")), RuntimeError, "Expected a floating point")
 
 
-@op(
-    out="exact",
-    samples=_norm_samples,
-    errors=_norm_errors,
-    dtypes="f16 bf16 f32 f64",
-)
+@op(out="exact", samples=_norm_samples, errors=_norm_errors, dtypes="f16 bf16 f32 f64")
 def norm(
     self: Tensor,
     p: Scalar | None = 2,
@@ -170,12 +165,7 @@ def _named_norm(
     return _vector_norm("norm", self, 2, dim, keepdim, dtype)
 
 
-@op(
-    out="exact",
-    where="linalg",
-    samples=_norm_samples,
-    dtypes="f16 bf16 f32 f64",
-)
+@op(where="linalg", out="exact", samples=_norm_samples, dtypes="f16 bf16 f32 f64")
 def vector_norm(
     self: Tensor,
     ord: Scalar = 2,
@@ -260,12 +250,7 @@ def _matrix_samples() -> Iterator[Sample]:
     yield sample(T(3, 4), "nuc")
 
 
-@op(
-    out="exact",
-    where="linalg",
-    samples=_matrix_samples,
-    dtypes="f16 bf16 f32 f64",
-)
+@op(where="linalg", out="exact", samples=_matrix_samples, dtypes="f16 bf16 f32 f64")
 def matrix_norm(
     self: Tensor,
     ord: Scalar,
@@ -310,8 +295,8 @@ def _linalg_norm_samples() -> Iterator[Sample]:
 
 @op(
     name="norm",
-    out="exact",
     where="linalg",
+    out="exact",
     samples=_linalg_norm_samples,
     dtypes="f16 bf16 f32 f64",
 )
@@ -371,7 +356,7 @@ def _distance_samples() -> Iterator[Sample]:
     yield sample(T(7), T(7))
 
 
-@op(samples=_distance_samples, out=False)
+@op(samples=_distance_samples)
 def dist(self: Tensor, other: Tensor, p: Scalar = 2) -> Tensor:
     """The p-norm of `self - other`; operands broadcast.
 
@@ -392,13 +377,7 @@ def _cdist_samples() -> Iterator[Sample]:
     yield sample(T(3, 4), T(0, 4), math.inf)
 
 
-@op(
-    where="torch",
-    samples=_cdist_samples,
-    dtypes="f32 f64",
-    out=False,
-    autocast="float32",
-)
+@op(where="torch", samples=_cdist_samples, dtypes="f32 f64", autocast="float32")
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
     """The p-norm distance of every row of x1 to every row of x2.
 
@@ -437,10 +416,10 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
 
 
 @op(
+    inplace=True,
     out="exact",
     overlap="partial",
     runtime="maxnorm",
-    inplace=True,
     samples=lambda: iter([sample(T(3, 4), 2, 0, 1.0), sample(T(2, 3, 4), 1, -1, 0.5)]),
     dtypes="f16 bf16 f32 f64 c64 c128",
 )

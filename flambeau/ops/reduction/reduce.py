@@ -82,12 +82,7 @@ def _total(name: str, primitive: str, x: Node, dims: Any, keepdim: bool, dtype: 
     return accumulated(primitive, x, dims, keepdim, target)
 
 
-@op(
-    out="dtype",
-    samples=list_samples,
-    errors=dim_errors,
-    reference="numpy.sum",
-)
+@op(out="dtype", samples=list_samples, errors=dim_errors, reference="numpy.sum")
 def sum(self: Tensor, *, dtype: DType | None = None) -> Tensor:
     """Sum of all elements, or over `dim`.
 
@@ -111,12 +106,7 @@ def _sum_dim(
     return _total("sum", "sum", self, reduced_dims(dim, self.ndim, "sum"), keepdim, dtype)
 
 
-@op(
-    out="dtype",
-    samples=list_samples,
-    errors=dim_errors,
-    reference="numpy.nansum",
-)
+@op(out="dtype", samples=list_samples, errors=dim_errors, reference="numpy.nansum")
 def nansum(
     self: Tensor,
     dim: Sequence[int] | None = None,
@@ -151,12 +141,7 @@ def _prod_samples() -> Iterator[Sample]:
     yield sample(T(0, 3), 0)
 
 
-@op(
-    out="dtype",
-    samples=_prod_samples,
-    reference="numpy.prod",
-    autocast="float32",
-)
+@op(out="dtype", samples=_prod_samples, reference="numpy.prod", autocast="float32")
 def prod(self: Tensor, *, dtype: DType | None = None) -> Tensor:
     """Product of all elements, or over `dim`; integers multiply in int64.
 
@@ -235,12 +220,7 @@ def mean_over(x: Node, dims: tuple[int, ...], keepdim: bool, dtype: str) -> Node
     return prims.cast(total / count, dtype)
 
 
-@op(
-    out="dtype",
-    samples=list_samples,
-    dtypes="f16 bf16 f32 f64",
-    reference="numpy.nanmean",
-)
+@op(out="dtype", samples=list_samples, dtypes="f16 bf16 f32 f64", reference="numpy.nanmean")
 def nanmean(
     self: Tensor,
     dim: Sequence[int] | None = None,
@@ -318,11 +298,7 @@ def _count_samples() -> Iterator[Sample]:
     yield sample(T(2, 3, 5), (0, 2))
 
 
-@op(
-    out=False,
-    samples=_count_samples,
-    reference="numpy.count_nonzero",
-)
+@op(samples=_count_samples, reference="numpy.count_nonzero")
 def count_nonzero(self: Tensor, dim: Sequence[int] | None = None) -> Tensor:
     """The number of elements that are not zero, as int64.
 
@@ -370,6 +346,7 @@ def _complex_logsumexp(x: Node, dims: tuple[int, ...], keepdim: bool) -> Node:
 
 @op(
     where="torch method special",
+    out=True,
     samples=_logsumexp_samples,
     reference="scipy.special.logsumexp",
 )

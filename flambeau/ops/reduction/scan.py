@@ -97,8 +97,7 @@ def _running_extreme(name: str, word: str) -> OpDefinition:
     """
     return op(
         f"{name}(Tensor self, int dim) -> (Tensor values, Tensor indices)",
-        out="exact",
-        promote="keep",
+        kind="reduction",
         samples=_samples,
         errors=_errors,
     )(body)
@@ -109,9 +108,8 @@ cummin = _running_extreme("cummin", "least")
 
 
 @op(
+    kind="reduction",
     overlap="partial",
-    out="exact",
-    promote="keep",
     samples=lambda: (s for s in _samples()),
     errors=_errors,
     dtypes="f16 bf16 f32 f64 c64 c128",
@@ -193,11 +191,12 @@ def _diff_samples() -> Iterator[Sample]:
 
 
 @op(
+    layout="first",
+    out=True,
     overlap="partial",
     overlap_when=lambda x, n, dim, before, after: n < 2 and before is None and after is None,
     samples=_diff_samples,
     reference="numpy.diff",
-    layout="first",
 )
 def diff(
     self: Tensor,
@@ -280,13 +279,7 @@ def _area_dtype(y: Node, x: Node | None) -> str:
     return common if CATEGORY[common] >= 2 else default_dtype()
 
 
-@op(
-    unsaved="x y",
-    where="torch",
-    out=False,
-    aliases="trapz",
-    samples=_integral_samples,
-)
+@op(where="torch", unsaved="x y", aliases="trapz", samples=_integral_samples)
 def trapezoid(y: Tensor, x: Tensor, *, dim: int = -1) -> Tensor:
     """The integral of samples `y` at places `x` (or `dx` apart) by the trapezoidal rule.
 
@@ -302,12 +295,7 @@ def _trapezoid_dx(y: Tensor, *, dx: Scalar = 1, dim: int = -1) -> Tensor:
     return _trapezoid(y, None, dx, dim)
 
 
-@op(
-    unsaved="x y",
-    where="torch",
-    out=False,
-    samples=_integral_samples,
-)
+@op(where="torch", unsaved="x y", samples=_integral_samples)
 def cumulative_trapezoid(y: Tensor, x: Tensor, *, dim: int = -1) -> Tensor:
     """The running integral of samples by the trapezoidal rule; see `trapezoid`.
 

@@ -103,13 +103,7 @@ def _segment_of(begins: Node, ends: Node, extent: Size) -> Node:
     return prims.where(outside, prims.constant(count, ended), ended)
 
 
-@op(
-    where="torch",
-    out=False,
-    aliases="_segment_reduce",
-    samples=_samples,
-    errors=_errors,
-)
+@op(where="torch", aliases="_segment_reduce", samples=_samples, errors=_errors)
 def segment_reduce(
     data: Tensor,
     reduce: str,
@@ -185,8 +179,8 @@ def _mean(total: Node, lengths: Node, initial: float | None) -> Node:
 
 
 @op(
-    out="join",
     where="torch",
+    out="join",
     samples=lambda: iter([sample([T(3, 2), T(5, 4)], 0, 2), sample([T(3, 2), T(3, 3)], 1, 2)]),
     errors=lambda: iter([ErrorSample(sample([T(3)], 0, 0), RuntimeError, "positive num_chunks")]),
     varying=True,

@@ -109,11 +109,7 @@ def _median(name: str, ignore_nan: bool) -> OpDefinition:
         tensor(2.)
     """
     definition = op(
-        f"{name}(Tensor self) -> Tensor",
-        promote="keep",
-        out=False,
-        samples=_samples,
-        errors=_errors,
+        f"{name}(Tensor self) -> Tensor", promote="keep", samples=_samples, errors=_errors
     )(whole)
     pair = (
         f"{name}.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)"
@@ -151,10 +147,9 @@ def _single_nan(x: Node, length: Node, axis: int) -> Node:
 
 
 @op(
+    kind="reduction",
     results="values indices",
-    out="exact",
     overlap="partial",
-    promote="keep",
     samples=_mode_samples,
     errors=_errors,
 )
@@ -406,7 +401,6 @@ def covariance(
 @op(
     autocast=lower_result,
     unsaved="self",
-    out=False,
     samples=lambda: iter(
         [
             sample(T(3, 7)),
@@ -457,7 +451,6 @@ def _one_row(x: Node) -> bool:
 @op(
     autocast=lower_result,
     unsaved="self",
-    out=False,
     samples=lambda: iter([sample(T(3, 7)), sample(T(7))]),
     reference="numpy.corrcoef",
 )

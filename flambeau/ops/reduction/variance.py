@@ -125,6 +125,7 @@ def _spread(name: str, text: str, results: int, root: bool) -> OpDefinition:
     definition = op(
         f"{name}.dim(Tensor self, int[]? dim, bool unbiased=True, bool keepdim=False) -> {returns}",
         where="torch method" if results == 1 else "torch",
+        out=results == 1,
         samples=_samples,
         errors=_errors,
         dtypes="f16 bf16 f32 f64 c64 c128",

@@ -41,12 +41,7 @@ def _layouts() -> Samples:
 # ------------------------------------------------------------------------------------ memory order
 
 
-@op(
-    where="method",
-    returns_self=True,
-    out=False,
-    samples=_layouts,
-)
+@op(where="method", returns_self=True, samples=_layouts)
 def contiguous(self: Tensor) -> Tensor:
     """The tensor itself if its elements lie in row-major order, else a copy that does.
 
@@ -94,7 +89,7 @@ def _channels_last(self: Any, memory_format: Any) -> Any:
     return clone(contiguous(outer)).permute(0, ndim - 1, *range(1, ndim - 1))
 
 
-@op(layout="follow", out=False, samples=_layouts, linear=True)
+@op(layout="follow", samples=_layouts, linear=True)
 def clone(self: Tensor) -> Tensor:
     """A copy that keeps the order of dense dimensions in memory; gradients flow through.
 
@@ -118,7 +113,7 @@ def _clone_format(self: Tensor, *, memory_format: MemoryFormat | None) -> Any:
     return _channels_last(self, memory_format)
 
 
-@op(where="torch", out=False, samples=_layouts)
+@op(where="torch", samples=_layouts)
 def _row_major(self: Tensor) -> Tensor:
     """A copy in row-major order."""
     return copied(self)
@@ -157,12 +152,7 @@ def _cast(x: Node, dtype: str) -> Node:
     return prims.cast(x, dtype)
 
 
-@op(
-    where="method",
-    layout="follow",
-    returns_self=True,
-    out=False,
-)
+@op(where="method", layout="follow", returns_self=True)
 def to(self: Tensor, dtype: DType, non_blocking: bool = False, copy: bool = False) -> Tensor:
     """The tensor in another dtype, on another device, or like another tensor.
 
@@ -251,7 +241,6 @@ def _transferred(self: Any, target: Any, dtype: Any) -> Any:
     where="method",
     layout="first",
     returns_self=True,
-    out=False,
     samples=lambda: iter([sample(T(2, 3), T(1, dtype="f64", grad=False))]),
     pointwise=True,
 )
@@ -283,7 +272,6 @@ def _define_cast(name: str, dtype: str) -> None:
         layout="follow",
         zero_preserving=True,
         returns_self=True,
-        out=False,
         samples=_layouts,
     )(body)
 
@@ -303,11 +291,7 @@ for _name, _dtype in CASTS.items():
     _define_cast(_name, _dtype)
 
 
-@op(
-    name="type",
-    where="method",
-    host=True,
-)
+@op(name="type", where="method", out=True, host=True)
 def type_of(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The name of the tensor's type, or the tensor converted to a type.
 
@@ -338,7 +322,12 @@ def type_of(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
 # ------------------------------------------------------------------------------------ device
 
 
-@op("cpu(Tensor self, *, memory_format? memory_format=None) -> Tensor", where="method", host=True)
+@op(
+    "cpu(Tensor self, *, memory_format? memory_format=None) -> Tensor",
+    where="method",
+    out=True,
+    host=True,
+)
 def cpu(self: Any, memory_format: Any = None) -> Any:
     """The tensor on the CPU: itself.
 
@@ -358,6 +347,7 @@ def cpu(self: Any, memory_format: Any = None) -> Any:
 @op(
     "cuda(Tensor self, object device=None, bool non_blocking=False) -> Tensor",
     where="method",
+    out=True,
     host=True,
 )
 def cuda(self: Any, device: Any = None, non_blocking: bool = False, **options: Any) -> Any:
@@ -400,9 +390,8 @@ def broadcast_source(value: Node, target: Node, name: str) -> Node:
 
 
 @op(
-    overlap="partial",
     where="method",
-    out=False,
+    overlap="partial",
     samples=_copy_samples,
     errors=lambda: iter([ErrorSample(sample(T(2, 3), T(4)), RuntimeError, "must match the size")]),
 )

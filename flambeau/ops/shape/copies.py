@@ -84,11 +84,11 @@ def _define_view(name: str, arguments: str, given: tuple[Any, ...]) -> None:
     """
     text = f"Tensor self, {arguments}" if arguments else "Tensor self"
     home = "torch method" if name == "narrow" else "torch"
-    options = {"where": home, "out": "exact", "samples": _samples(given, operand)}
-    options |= {"varying": True, "autocast": source.options.autocast}
+    options = {"where": home, "samples": _samples(given, operand)}
+    options["autocast"] = source.options.autocast
     if source.options.dtypes is not None:
         options["dtypes"] = source.options.dtypes
-    op(f"{name}_copy({text}) -> Tensor", **options)(body)
+    op(f"{name}_copy({text}) -> Tensor", kind="copy", **options)(body)
 
 
 def _define_other_views() -> None:
@@ -110,8 +110,8 @@ def _strided_errors() -> Iterator[ErrorSample]:
 
 @op(
     where="torch",
-    host=True,  # only a storage can tell which elements it has
     out="exact",
+    host=True,
     samples=_samples(((2, 2), (1, 2), 1)),
     errors=_strided_errors,
 )
@@ -192,10 +192,7 @@ def _scatter_errors() -> Iterator[ErrorSample]:
     yield ErrorSample(sample(T(4), T(2), (2,), (2,), 3), RuntimeError, "out of bounds")
 
 
-@op(
-    where="private",
-    out=False,
-)
+@op(where="private")
 def _strided_scatter(
     self: Tensor, src: Tensor, size: Sequence[SymInt], stride: Sequence[SymInt], offset: SymInt
 ) -> Tensor:
@@ -209,12 +206,7 @@ def _strided_scatter(
     return prims.reshape(written, self.shape)
 
 
-@op(
-    host=True,
-    samples=_scatter_samples,
-    errors=_scatter_errors,
-    out=False,
-)
+@op(host=True, samples=_scatter_samples, errors=_scatter_errors)
 def as_strided_scatter(
     self: Tensor,
     src: Tensor,

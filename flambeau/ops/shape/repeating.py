@@ -45,7 +45,7 @@ def _repeated(self: Node, repeats: Sequence[Size]) -> Node:
     return prims.reshape(prims.broadcast(x, copies, places), result)
 
 
-@op(where="method", samples=_repeat_samples)
+@op(where="method", out=True, samples=_repeat_samples)
 def repeat(self: Tensor, repeats: Sequence[SymInt]) -> Tensor:
     """Copies of the tensor, `repeats[d]` along dimension d; new dimensions come first.
 
@@ -66,11 +66,7 @@ def repeat(self: Tensor, repeats: Sequence[SymInt]) -> Tensor:
     return _repeated(self, repeats)
 
 
-@op(
-    samples=lambda: iter([sample(T(2, 3), (2,)), sample(T(3), (2, 2))]),
-    reference="numpy.tile",
-    out=False,
-)
+@op(samples=lambda: iter([sample(T(2, 3), (2,)), sample(T(3), (2, 2))]), reference="numpy.tile")
 def tile(self: Tensor, dims: Sequence[SymInt]) -> Tensor:
     """Copies of the tensor, `dims` aligned to its last dimensions.
 
@@ -87,11 +83,7 @@ def _interleave_samples() -> Samples:
     yield sample(T(2, 3), 0, 0)
 
 
-@op(
-    samples=_interleave_samples,
-    out=False,
-    varying=True,
-)
+@op(samples=_interleave_samples, varying=True)
 def repeat_interleave(
     self: Tensor, repeats: SymInt, dim: int | None = None, *, output_size: SymInt | None = None
 ) -> Tensor:

@@ -86,15 +86,12 @@ def _joined(tensors: Sequence[Node], dim: int, name: str) -> Node:
 
 
 @op(
-    long_list="cat",
-    out="join",
-    overlap="any",
-    where="torch",
+    kind="join",
     layout="images",
+    long_list="cat",
     aliases="concat concatenate",
     samples=_cat_samples,
     errors=_cat_errors,
-    autocast="promote",
 )
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """The tensors one after the other along a dimension, in their common dtype.
@@ -119,15 +116,12 @@ def _stack_samples() -> Samples:
 
 
 @op(
-    overlap="any",
+    kind="join",
     long_list="stack",
-    out="join",
-    where="torch",
     samples=_stack_samples,
     errors=lambda: iter(
         [ErrorSample(sample([T(2), T(3)]), RuntimeError, "expects each tensor to be equal size")]
     ),
-    autocast="promote",
 )
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors of one shape along a new dimension.
@@ -165,12 +159,9 @@ def _at_least(x: Node, ndim: int) -> Node:
 
 
 @op(
-    overlap="any",
+    kind="join",
     long_list="hstack",
-    out="join",
-    where="torch",
     samples=lambda: iter([sample([T(2), T(3)]), sample([T(2, 3), T(2, 1)]), sample([T(), T()])]),
-    autocast="promote",
 )
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors joined along the second dimension (vectors along the first).
@@ -184,13 +175,10 @@ def hstack(tensors: Sequence[Tensor]) -> Tensor:
 
 
 @op(
-    overlap="any",
+    kind="join",
     long_list="vstack",
-    out="join",
-    where="torch",
     aliases="row_stack",
     samples=lambda: iter([sample([T(3), T(3)]), sample([T(2, 3), T(3)])]),
-    autocast="promote",
 )
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors joined along the first dimension; vectors are rows.
@@ -203,12 +191,9 @@ def vstack(tensors: Sequence[Tensor]) -> Tensor:
 
 
 @op(
-    overlap="any",
+    kind="join",
     long_list="dstack",
-    out="join",
-    where="torch",
     samples=lambda: iter([sample([T(3), T(3)]), sample([T(2, 3), T(2, 3)])]),
-    autocast="promote",
 )
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors joined along the third dimension.
@@ -221,12 +206,9 @@ def dstack(tensors: Sequence[Tensor]) -> Tensor:
 
 
 @op(
-    overlap="any",
+    kind="join",
     long_list="column_stack",
-    out="join",
-    where="torch",
     samples=lambda: iter([sample([T(3), T(3, 2)]), sample([T(), T()])]),
-    autocast="promote",
 )
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors joined along the second dimension; vectors are columns.
@@ -240,7 +222,7 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     return _joined(columns, 1, "column_stack")
 
 
-@op(name="_block_diag", where="torch")
+@op(name="_block_diag", where="torch", out=True)
 def block_diagonal(tensors: Sequence[Tensor]) -> Tensor:
     """Matrices along the diagonal of one matrix, zeros elsewhere."""
     for x in tensors:
@@ -265,7 +247,6 @@ def block_diagonal(tensors: Sequence[Tensor]) -> Tensor:
     where="torch",
     host=True,
     samples=lambda: iter([sample(T(1, 2), T(2, 3), T(3)), sample(T(2, 2))]),
-    out=False,
 )
 def block_diag(*tensors: Any) -> Any:
     """Matrices along the diagonal of one matrix, zeros elsewhere.
@@ -375,7 +356,6 @@ def _meshgrid(tensors: Sequence[Tensor], swap: bool) -> tuple[Tensor, ...]:
     where="torch",
     host=True,
     samples=lambda: iter([sample(T(2), T(3)), sample(T(3))]),
-    out=False,
 )
 def cartesian_prod(*tensors: Any) -> Any:
     """All combinations of the vectors' elements, one per row.
@@ -400,7 +380,6 @@ def cartesian_prod(*tensors: Any) -> Any:
 @op(
     layout="first",
     samples=lambda: iter([sample(T(2, 3), (0,)), sample(T(2, 3), (0, -1)), sample(T(2, 3), ())]),
-    out=False,
 )
 def flip(self: Tensor, dims: Sequence[int]) -> Tensor:
     """Elements in reverse order along `dims`; a copy.
@@ -438,7 +417,6 @@ def _define_flip(name: str, d: int) -> None:
     """
     op(
         f"{name}(Tensor self) -> Tensor",
-        out=False,
         layout="first",
         samples=lambda: iter([sample(T(2, 3))]),
         reference=f"numpy.{name}",
@@ -457,11 +435,10 @@ def _roll_samples() -> Samples:
 
 
 @op(
+    layout="images",
     samples=_roll_samples,
     errors=lambda: iter([ErrorSample(sample(T(3), (1, 2), (0,)), RuntimeError, "must align")]),
-    out=False,
     varying=True,
-    layout="images",
 )
 def roll(self: Tensor, shifts: Sequence[SymInt], dims: Sequence[int] = ()) -> Tensor:
     """Elements moved along `dims` by `shifts`, re-entering at the other end.
@@ -504,7 +481,6 @@ def _rolled(x: Node, shift: Size, d: int) -> Node:
 @op(
     layout="first",
     samples=lambda: iter([sample(T(2, 3)), sample(T(2, 3), 2), sample(T(2, 3, 4), -1, (1, 2))]),
-    out=False,
 )
 def rot90(self: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """Rotated by k quarter turns from the first of `dims` towards the second.
@@ -552,9 +528,9 @@ def _triangle(self: Node, diagonal: Size, lower: bool, name: str) -> Node:
 
 
 @op(
-    repeats=True,
-    out="exact",
     inplace=True,
+    out="exact",
+    repeats=True,
     samples=_triangle_samples,
     reference="numpy.tril",
     varying=True,
@@ -574,9 +550,9 @@ def tril(self: Tensor, diagonal: SymInt = 0) -> Tensor:
 
 
 @op(
-    repeats=True,
-    out="exact",
     inplace=True,
+    out="exact",
+    repeats=True,
     samples=_triangle_samples,
     reference="numpy.triu",
     varying=True,
@@ -617,7 +593,6 @@ def _embedded(self: Node, offset: int, first: int, second: int) -> Node:
 
 @op(
     samples=lambda: iter([sample(T(3)), sample(T(2, 3), 1), sample(T(2, 3), -1, 0, 2)]),
-    out=False,
     varying=True,
 )
 def diag_embed(self: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
@@ -671,7 +646,6 @@ diagonal_of = diagonal
 @op(
     samples=lambda: iter([sample(T(2, 2)), sample(T(), 1)]),
     reference="numpy.diagflat",
-    out=False,
     varying=True,
 )
 def diagflat(self: Tensor, offset: int = 0) -> Tensor:

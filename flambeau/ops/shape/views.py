@@ -97,12 +97,7 @@ def _view_errors() -> Iterator[ErrorSample]:
     yield ErrorSample(sample(T(2, 6, layout="transposed"), (12,)), RuntimeError, "not compatible")
 
 
-@op(
-    where="method",
-    view=True,
-    samples=_view_samples,
-    errors=_view_errors,
-)
+@op(where="method", view=True, samples=_view_samples, errors=_view_errors)
 def view(self: Tensor, size: Sequence[SymInt]) -> Tensor:
     """The same data with another shape; never copies.
 
@@ -133,11 +128,7 @@ def _reshape_samples() -> Samples:
     yield sample(T(4, 6, layout="expanded"), (2, 12))
 
 
-@op(
-    view=True,
-    samples=_reshape_samples,
-    reference="numpy.reshape",
-)
+@op(view=True, samples=_reshape_samples, reference="numpy.reshape")
 def reshape(self: Tensor, shape: Sequence[SymInt]) -> Tensor:
     """The same elements with another shape: a view where possible, else a copy.
 
@@ -151,11 +142,7 @@ def reshape(self: Tensor, shape: Sequence[SymInt]) -> Tensor:
     return prims.reshape(self, infer_shape(prod(self.shape), shape, "reshape"))
 
 
-@op(
-    where="torch",
-    view=True,
-    samples=lambda: iter([sample(T(2, 3))]),
-)
+@op(where="torch", view=True, samples=lambda: iter([sample(T(2, 3))]))
 def alias(self: Tensor) -> Tensor:
     """Another tensor of the same memory and geometry.
 
@@ -183,11 +170,7 @@ def view_as(self: Tensor, other: Tensor) -> Tensor:
     return view(self, other.shape)
 
 
-@op(
-    where="method",
-    view=True,
-    samples=_pair_samples,
-)
+@op(where="method", view=True, samples=_pair_samples)
 def reshape_as(self: Tensor, other: Tensor) -> Tensor:
     """`reshape(other.shape)`.
 
@@ -206,11 +189,7 @@ def _flatten_samples() -> Samples:
     yield sample(T(4, 6, layout="transposed"))
 
 
-@op(
-    view=True,
-    returns_self=True,
-    samples=_flatten_samples,
-)
+@op(view=True, returns_self=True, samples=_flatten_samples)
 def flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Dimensions `start_dim` to `end_dim` as one; a tensor without dimensions becomes (1,).
 
@@ -234,10 +213,7 @@ def flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     return prims.reshape(self, (*self.shape[:first], middle, *self.shape[last + 1 :]))
 
 
-@op(
-    view=True,
-    samples=lambda: iter([sample(T(2, 3)), sample(T(6, layout="sliced"))]),
-)
+@op(view=True, samples=lambda: iter([sample(T(2, 3)), sample(T(6, layout="sliced"))]))
 def ravel(self: Tensor) -> Tensor:
     """All elements in one dimension, in row-major order: a view of a contiguous tensor, or a copy.
 
@@ -253,10 +229,7 @@ def _unflatten_samples() -> Samples:
     yield sample(T(2, 6), -1, (-1, 2))
 
 
-@op(
-    view=True,
-    samples=_unflatten_samples,
-)
+@op(view=True, samples=_unflatten_samples)
 def unflatten(self: Tensor, dim: int, sizes: Sequence[SymInt]) -> Tensor:
     """Dimension `dim` as several of the given sizes, one of which may be -1.
 
@@ -389,12 +362,7 @@ def t(self: Tensor) -> Tensor:
     return prims.permute(self, range(self.ndim - 1, -1, -1))
 
 
-@op(
-    name="numpy_T",
-    where="torch",
-    view=True,
-    samples=lambda: iter([sample(T(2, 3)), sample(T(4))]),
-)
+@op(name="numpy_T", where="torch", view=True, samples=lambda: iter([sample(T(2, 3)), sample(T(4))]))
 def numpy_t(self: Tensor) -> Tensor:
     """All dimensions in reverse order: the attribute `T`.
 
@@ -464,12 +432,7 @@ def _movedim_samples() -> Samples:
     yield sample(T(2, 3, 4), (0, 1), (-1, 0))
 
 
-@op(
-    view=True,
-    aliases="moveaxis",
-    samples=_movedim_samples,
-    reference="numpy.moveaxis",
-)
+@op(view=True, aliases="moveaxis", samples=_movedim_samples, reference="numpy.moveaxis")
 def movedim(self: Tensor, source: Sequence[int], destination: Sequence[int]) -> Tensor:
     """Dimensions `source` moved to the places `destination`, the others keeping their order.
 
@@ -534,12 +497,7 @@ def expanded(self: Node, size: Sequence[Size], name: str) -> Node:
     return prims.broadcast_to(self, target)
 
 
-@op(
-    where="method",
-    view=True,
-    samples=_expand_samples,
-    errors=_expand_errors,
-)
+@op(where="method", view=True, samples=_expand_samples, errors=_expand_errors)
 def expand(self: Tensor, size: Sequence[SymInt], *, implicit: bool = False) -> Tensor:
     """Dimensions of size 1 repeated without copying; new ones in front; -1 keeps a size.
 
@@ -553,11 +511,7 @@ def expand(self: Tensor, size: Sequence[SymInt], *, implicit: bool = False) -> T
     return expanded(self, size, "expand")
 
 
-@op(
-    where="method",
-    view=True,
-    samples=lambda: iter([sample(T(3, 1), T(2, 3, 4, grad=False))]),
-)
+@op(where="method", view=True, samples=lambda: iter([sample(T(3, 1), T(2, 3, 4, grad=False))]))
 def expand_as(self: Tensor, other: Tensor) -> Tensor:
     """`expand(other.shape)`.
 
@@ -666,13 +620,7 @@ def _complex_samples() -> Samples:
     yield sample(T(2))
 
 
-@op(
-    where="torch",
-    view=True,
-    samples=_complex_samples,
-    dtypes="f32 f64",
-    autocast="float32",
-)
+@op(where="torch", view=True, samples=_complex_samples, dtypes="f32 f64", autocast="float32")
 def view_as_complex(self: Tensor) -> Tensor:
     """Pairs of real numbers in the last dimension as complex numbers.
 
@@ -706,12 +654,7 @@ def view_as_complex(self: Tensor) -> Tensor:
     return viewed(self, prims.complex(real, imaginary), move)
 
 
-@op(
-    where="torch",
-    view=True,
-    samples=lambda: iter([sample(T(3, dtype="c64"))]),
-    dtypes="c64 c128",
-)
+@op(where="torch", view=True, samples=lambda: iter([sample(T(3, dtype="c64"))]), dtypes="c64 c128")
 def view_as_real(self: Tensor) -> Tensor:
     """Complex numbers as pairs of real numbers in a new last dimension.
 

@@ -222,10 +222,9 @@ def _define(
     """
     op(
         f"{name}(Tensor {argument}) -> Tensor",
+        kind="elementary",
         where=where,
-        promote="float",
         inplace="method" in where,
-        out=True,
         aliases=aliases,
         zero_preserving=zero,
         differentiable=differentiable,

@@ -145,7 +145,7 @@ def _function(name: str, upper: bool, formula: str, shown: str, reference: str) 
     """
     return op(
         f"{name}(Tensor self, Tensor other) -> Tensor",
-        promote="default",
+        kind="pointwise",
         samples=_samples,
         reference=reference,
     )(body)

@@ -76,8 +76,8 @@ def _define(
     """
     op(
         f"{name}(Tensor|Scalar x, Tensor|Scalar n) -> Tensor",
+        kind="elementary",
         where="special",
-        promote="float",
         runtime="x n",
         differentiable=False,
         samples=_samples(0.0 if shifted else -high, high),
