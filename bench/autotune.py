@@ -21,7 +21,7 @@ from flambeau.compiler import machine, targets
 from flambeau.compiler.codegen.c.kernels.c_micro import Micro
 from flambeau.compiler.schedule import convolution_blocking, product_cut
 from flambeau.driver import autotune
-from flambeau.ir.template_product import HEIGHTS, VECTORS
+from flambeau.ir.template_product import VECTORS
 from flambeau.runtime import settings
 
 RECORDS = Path(__file__).parents[1] / "tests" / "compiler" / "records"
@@ -43,7 +43,7 @@ def product_problem(m: int, k: int, n: int, dtype: str) -> product_cut.Problem:
     """A product as its scheduler sees it."""
     target, item = targets.current(), 8 if dtype == "float64" else 4
     columns = VECTORS * target.lanes(item)
-    height, in_place = HEIGHTS[target.name][0], dtype != "bfloat16"
+    height, in_place = target.heights[0], dtype != "bfloat16"
     return product_cut.Problem(m, n, k, 1, item, height, columns, True, in_place)
 
 

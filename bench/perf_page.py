@@ -95,7 +95,7 @@ def kernel_sizes(case: Case) -> list[KernelSize]:
     target, found = targets.current(), []
     for kernel in {kernel.text(): kernel for kernel in collected}.values():
         text = codegen.print_kernel(kernel, target)
-        unit = c_unit.render([("fb_kernel", text)])
+        unit = c_unit.render([("fb_kernel", text)], target)
         with tempfile.TemporaryDirectory() as folder:
             start = time.perf_counter()
             toolchain.find().compile(unit, target, Path(folder) / "kernel.so")

@@ -393,7 +393,8 @@ def _keep(state: State) -> str:
     with importing:
         from flambeau.compiler.codegen.c.printer.c_unit import render
 
-    source = render([(state.symbols[text], c) for text, c in _printed(state)])
+    kernels = [(state.symbols[text], c) for text, c in _printed(state)]
+    source = render(kernels, targets.current())
     path = directory() / "sources" / f"{blake2b(source.encode(), digest_size=8).hexdigest()}.c"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(source)

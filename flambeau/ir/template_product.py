@@ -24,9 +24,6 @@ ARGUMENTS = (
     "packs_a", "packs_b", "a_row", "a_k", "b_k", "b_column",
 )  # fmt: skip
 PACK_ARGUMENTS = ("extent", "depth", "step", "k_step", "unit", "padded")
-# Panel heights that have code of their own, by target: the largest uses all but a few registers.
-HEIGHTS = {"avx512": (14, 8, 4, 2, 1), "avx2": (6, 4, 2, 1), "generic": (4, 2, 1)}
-COMPLEX_HEIGHTS = {"avx512": (6, 4, 2, 1), "avx2": (4, 2, 1), "generic": (2, 1)}
 VECTORS = 2  # of a row of the micro-kernel's block
 CHUNK = 128  # elements of K that are one chain of FMAs: part of the semantics
 SEGMENT = 2048  # elements of K whose chunks are added to one sum; such sums are added then
@@ -35,12 +32,12 @@ SEGMENT = 2048  # elements of K whose chunks are added to one sum; such sums are
 # of bytes by fours ("quads").
 UNITS = ("plain", "swapped", "dot", "quads")
 GROUPS = {"plain": 1, "swapped": 1, "dot": 2, "quads": 4}  # elements of K that are packed as one
-FEW = 16  # rows so few that columns of B that lie along memory are read as they lie, if kernels can
+FEW = 16  # rows so few that contiguous columns of B are read in place, where the target can
 FEW_LONG = 4  # rows so few that B is, whose rows lie along memory
 MOST = 4  # of such rows that share the reading of B
 PITCH = 16  # rows of a tile start in different sets of the cache
 
 __all__ = [
-    "ARGUMENTS", "CHUNK", "COMPLEX_HEIGHTS", "FEW", "FEW_LONG", "GROUPS", "HEIGHTS", "MOST",
+    "ARGUMENTS", "CHUNK", "FEW", "FEW_LONG", "GROUPS", "MOST",
     "PACK_ARGUMENTS", "PITCH", "SEGMENT", "UNITS", "VECTORS",
 ]  # fmt: skip

@@ -53,8 +53,8 @@ def _directory(text: str) -> str:
 
 
 def _target(text: str) -> str:
-    if text not in ("avx512", "avx2", "generic"):
-        raise ValueError("use avx512, avx2 or generic")
+    if text not in ("avx512", "avx2", "neon", "generic"):
+        raise ValueError("use avx512, avx2, neon or generic")
     return text
 
 
@@ -72,7 +72,7 @@ KNOBS: dict[str, Knob] = {
         Knob("COMPILE_JOBS", _count, 0, "compilers that run at once; 0: one per core"),
         Knob("DEBUG", _count, 0, "0 to 5: how much of the work is shown; or TORCH_LOGS"),
         Knob("NUM_THREADS", _count, 0, "threads of the core; 0: one per core"),
-        Knob("TARGET", _target, None, "instruction set of kernels: avx512, avx2 or generic"),
+        Knob("TARGET", _target, None, "instruction set of kernels: avx512, avx2, neon, generic"),
         Knob("VERIFY", _flag, False, "verify every program between the compiler's stages"),
     )
 }

@@ -20,6 +20,7 @@ import pytest
 np = pytest.importorskip("numpy")
 special = pytest.importorskip("scipy.special")
 
+from flambeau.compiler import targets  # noqa: E402
 from flambeau.compiler.codegen.c.math import cmath  # noqa: E402
 
 C_TYPES = {"f32": "float", "f64": "double"}
@@ -90,7 +91,7 @@ def build(
     """Compiles the loops of all functions into one library."""
     parts = []
     for lanes in lane_counts:
-        parts.append(cmath.prelude(lanes))
+        parts.append(cmath.prelude(lanes, targets.current()))
         for name in names:
             parts += [cmath.function_source(name, dtype, lanes), loop(name, dtype, lanes)]
     source = folder / f"{Path(compiler[-1]).name}_{dtype}_{target}.c"
@@ -249,4 +250,4 @@ def test_unknown_function_names_itself():
     with pytest.raises(NotImplementedError, match="bessel"):
         cmath.function_source("bessel", "f32", 8)
     with pytest.raises(ValueError, match="lane count"):
-        cmath.prelude(3)
+        cmath.prelude(3, targets.current())

@@ -65,7 +65,7 @@ def test_printing_is_a_pure_function():
 def test_a_unit_holds_each_helper_once():
     target = TARGETS["avx512"]
     text = print_kernel(softmax_kernel(), target)
-    unit = render([("fb_one", text), ("fb_two", text)])
+    unit = render([("fb_one", text), ("fb_two", text)], target)
     assert unit.count("f32x16 fb_exp_f32x16(f32x16 x) {") == 1
     assert unit.count("void fb_one(") == unit.count("void fb_two(") == 1
     assert "#include" not in unit

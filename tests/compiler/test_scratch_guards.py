@@ -78,7 +78,7 @@ def compiled(text, target):
     if SANITIZED:
         found = dataclasses.replace(found, command=(*found.command, "-fsanitize=address"))
     path = f"{_folder()}/{abs(hash((text, target.name)))}.so"
-    found.compile(render([("kernel", text)]), target, path)
+    found.compile(render([("kernel", text)], target), target, path)
     return ctypes.CDLL(path).kernel
 
 

@@ -25,13 +25,15 @@ def texts() -> list[str]:
 
 
 def _shared(text: str) -> set[str]:
-    names = _DEFINED.findall(c_unit.render([("fb_first", text)]))
+    names = _DEFINED.findall(c_unit.render([("fb_first", text)], targets.current()))
     return {name for name in names if name.startswith("fb_shared_")}
 
 
 def test_a_unit_defines_each_function_once(texts):
     one, other, *_ = texts
-    defined = _DEFINED.findall(c_unit.render([("fb_first", one), ("fb_second", other)]))
+    defined = _DEFINED.findall(
+        c_unit.render([("fb_first", one), ("fb_second", other)], targets.current())
+    )
     assert len(defined) == len(set(defined))
     assert _shared(one) and _shared(one) & _shared(other)
     assert set(defined) >= _shared(one) | _shared(other)
@@ -41,7 +43,9 @@ def test_functions_with_other_texts_are_not_shared(texts):
     text = texts[0]
     changed = text.replace("__builtin_prefetch", "(void)sizeof")
     assert _shared(text) - _shared(changed) and _shared(changed) - _shared(text)
-    both = _DEFINED.findall(c_unit.render([("fb_first", text), ("fb_second", changed)]))
+    both = _DEFINED.findall(
+        c_unit.render([("fb_first", text), ("fb_second", changed)], targets.current())
+    )
     assert set(both) >= _shared(text) | _shared(changed)
 
 
@@ -53,7 +57,7 @@ def test_a_function_of_the_kernels_own_stays_with_it():
         "FB_SHARED int fb_kernel_alone(void) {\n  return fb_kernel_small();\n}\n"
         "void fb_kernel(void) { fb_kernel_calls(); fb_kernel_alone(); }\n"
     )
-    unit = c_unit.render([("fb_first", text), ("fb_second", text)])
+    unit = c_unit.render([("fb_first", text), ("fb_second", text)], targets.current())
     assert unit.count("FB_SHARED void fb_first_calls(") == 1
     assert unit.count("FB_SHARED void fb_second_calls(") == 1
     assert len(re.findall(r"FB_SHARED int fb_shared_\w+_alone\(", unit)) == 1

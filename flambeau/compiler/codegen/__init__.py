@@ -214,8 +214,8 @@ def _printer_digest() -> bytes:
     """Digest of the sources that decide how a kernel is spelled."""
     digest = blake2b(digest_size=16)
     package = Path(__file__).parents[2]
-    patterns = ("compiler/codegen/c/**/*.py", "compiler/codegen/c/**/*.c.in")
-    for pattern in (*patterns, "compiler/templates/*.py", "ir/*.py"):
+    codegen = ("compiler/codegen/c/**/*.py", "compiler/codegen/c/**/*.c.in")
+    for pattern in (*codegen, "compiler/templates/*.py", "compiler/targets/*.py", "ir/*.py"):
         for path in sorted(package.glob(pattern)):
             digest.update(path.read_bytes())
     return digest.digest()
@@ -266,7 +266,7 @@ def compile_unit(unit: dict[str, str], target: Target) -> bytes:
     with importing:
         from flambeau.compiler.codegen.c.printer.c_unit import render
 
-    source = render([(symbol_of(key), text) for key, text in unit.items()])
+    source = render([(symbol_of(key), text) for key, text in unit.items()], target)
     with tempfile.TemporaryDirectory(prefix="flambeau") as folder:
         output = Path(folder) / "kernels.so"
         toolchain.find().compile(source, target, output)

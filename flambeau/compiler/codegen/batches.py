@@ -166,14 +166,14 @@ class Batches:
         return path
 
     def _object(self, path: str, unit: list[Part]) -> str:
-        toolchain.find().compile(_source(unit), self.target, path, link=False)
+        toolchain.find().compile(_source(unit, self.target), self.target, path, link=False)
         self._announcement.count(len(unit))
         return path
 
     def _library(self, unit: list[Part]) -> bytes:
         objects = [str(self._objects[name]) for name in _objects(unit)]
         path = self._path(f"{unit[0].symbol}.so")
-        toolchain.find().compile(_source(unit), self.target, path, objects)
+        toolchain.find().compile(_source(unit, self.target), self.target, path, objects)
         self._announcement.count(len(unit))
         with open(path, "rb") as file:
             return file.read()
@@ -196,7 +196,7 @@ def compile_functions(names: str, functions: dict[str, str], target: Target, pat
     with importing:
         from flambeau.compiler.codegen.c.printer import c_unit
 
-    source = c_unit.render_functions(functions, names.split())
+    source = c_unit.render_functions(functions, names.split(), target)
     toolchain.find().compile(source, target, path, link=False)
     with open(path, "rb") as file:
         return file.read()
@@ -227,9 +227,9 @@ def _objects(unit: Sequence[Part]) -> list[str]:
     return list(dict.fromkeys(name for part in unit for name in part.objects))
 
 
-def _source(unit: Sequence[Part]) -> str:
+def _source(unit: Sequence[Part], target: Target) -> str:
     with importing:
         from flambeau.compiler.codegen.c.printer import c_unit
 
     functions = {name: text for part in unit for name, text in part.functions.items()}
-    return c_unit.render_linked([(part.symbol, part.body) for part in unit], functions)
+    return c_unit.render_linked([(part.symbol, part.body) for part in unit], functions, target)

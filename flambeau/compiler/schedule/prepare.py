@@ -412,7 +412,7 @@ def _of_pairs(value: Node, inputs: tuple[Node, ...]) -> tuple[Node, tuple[Node, 
 
 
 def _pairs_are_native() -> bool:
-    return targets.current().name == "avx512" and targets.has("avx512_bf16")
+    return targets.offers(targets.current(), "dot_pairs", "f32", 16)
 
 
 def _uncast(value: Node) -> Node | None:

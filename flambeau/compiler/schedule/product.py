@@ -42,9 +42,7 @@ from flambeau.ir.size import (
 from flambeau.ir.template_product import (
     ARGUMENTS,
     CHUNK,
-    COMPLEX_HEIGHTS,
     GROUPS,
-    HEIGHTS,
     MOST,
     PACK_ARGUMENTS,
     PITCH,
@@ -136,12 +134,12 @@ def _is_input(operand: Operand) -> bool:
 
 def _unit(a: Operand, b: Operand, result: str, target: targets.Target) -> str:
     """How the sums are chained."""
-    if {a.dtype, b.dtype} <= {"i8", "u8"} and target.name == "avx512":
+    if {a.dtype, b.dtype} <= {"i8", "u8"}:
         exact = result != "i32" or a.dtype == "i8" or b.dtype == "i8"
-        return "quads" if exact and targets.has("avx512_vnni") else "plain"
+        return "quads" if exact and targets.offers(target, "dot_quads", "i32", 16) else "plain"
     if not a.dtype == b.dtype == "bf16":
         return "plain"
-    return "dot" if target.name == "avx512" and targets.has("avx512_bf16") else "swapped"
+    return "dot" if targets.offers(target, "dot_pairs", "f32", 16) else "swapped"
 
 
 class _Product:
@@ -160,8 +158,8 @@ class _Product:
         target = targets.current()
         self.unit = _unit(a, b, value.dtype, target)
         self.planes = 2 if value.dtype[0] == "c" else 1
-        heights = HEIGHTS if self.planes == 1 else COMPLEX_HEIGHTS
-        self.block_rows = heights[target.name][0]
+        heights = target.heights if self.planes == 1 else target.complex_heights
+        self.block_rows = heights[0]
         self.block_columns = VECTORS * target.lanes(ITEM_SIZE[self.kind]) // self.planes
         self.depth: Size = value.attribute("depth")
         self._cut(*extents, choice)

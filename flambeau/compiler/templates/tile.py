@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from flambeau.compiler.targets import Target
 from flambeau.ir.node import ITEM_SIZE
-from flambeau.ir.template_product import HEIGHTS, VECTORS
+from flambeau.ir.template_product import VECTORS
 
 
 class Tile(NamedTuple):
@@ -26,7 +26,7 @@ class Tile(NamedTuple):
     def of(dtype: str, target: Target) -> Tile:
         """The tile of real numbers."""
         lanes = target.lanes(ITEM_SIZE[dtype])
-        return Tile(HEIGHTS[target.name][0], VECTORS * lanes, lanes)
+        return Tile(target.heights[0], VECTORS * lanes, lanes)
 
 
 __all__ = ["Tile"]

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from flambeau.compiler.codegen.c.kernels import c_convolution_text as text
 from flambeau.compiler.codegen.c.printer.c_forms import SYMBOL
+from flambeau.compiler.targets.description import Target
 
 _BY_CHANNELS = """\
-#if defined(@wide@) && @channels@
+#if @wide@ && @channels@
 /* As below for images whose channels lie along memory: blocks of them are turned in registers. */
 static void @fb@_gather_turned(const @fb@_image *s, const @fb@_piece *pieces, int found,
                                long long width, long long pitch, long long row, long long rows,
@@ -141,29 +142,27 @@ PANEL_OF_PAIRS = (
 OF_PAIRS = {WINDOWS: WINDOWS_OF_PAIRS, text.PANEL: PANEL_OF_PAIRS}
 
 
-def halves(lanes: int) -> dict[str, str]:
+def halves(lanes: int, target: Target) -> dict[str, str]:
     """What gathering calls its vectors where elements are half as wide as sums."""
     row, even = f"{SYMBOL}_row", [2 * i for i in range(lanes)]
     halves = [[first + i // 2 + lanes * (i % 2) for i in range(lanes)] for first in (0, lanes // 2)]
-    types = "".join(
-        f"typedef {sign} short {row}{end} __attribute__((vector_size({2 * lanes}), aligned(2), "
+    types = (
+        f"typedef unsigned short {row} __attribute__((vector_size({2 * lanes}), aligned(2), "
         "may_alias));\n"
-        for sign, end in (("unsigned", ""), ("signed", "_signed"))
     )
-    load = (
+    load, store = (target.instruction(name, "u16", lanes) for name in ("load", "store"))
+    assert load is not None and store is not None  # of a target that multiplies pairs
+    functions = (
         f"static inline FB_ALWAYS {row} {SYMBOL}_masked(const u16x1 *from, "
-        f"unsigned long long inside) {{\n  return ({row})__builtin_ia32_loaddquhi512_mask("
-        f"(const void *)from, ({row}_signed){{0}}, (unsigned)inside);\n}}\n"
-    )
-    store = (
+        f"unsigned long long inside) {{\n"
+        f"  return ({row}){load(p='from', other='{0}', bits='inside')};\n}}\n"
         f"static inline FB_ALWAYS void {row}_store(u16x1 *to, {row} x, long long m) {{\n"
         f"  if (m >= {lanes}) *({row} *)to = x;\n"
-        f"  else __builtin_ia32_storedquhi512_mask((void *)to, ({row}_signed)x, "
-        "(1u << m) - 1u);\n}\n"
+        f"  else {store(p='to', v='x', bits='(1u << m) - 1u')};\n}}\n"
     )
     return {
         "K": "u16", "V": row, "L": str(lanes), "storem": f"{row}_store",
-        "bit_load": types + load + store,
+        "bit_load": types + functions,
         "load": f"  return {SYMBOL}_masked(from, (1ull << last) - (1ull << first));",
         "even": ", ".join(map(str, even)),
         "first_pairs": ", ".join(map(str, halves[0])),

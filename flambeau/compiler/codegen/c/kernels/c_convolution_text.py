@@ -51,7 +51,7 @@ static inline FB_ALWAYS @V@ @fb@_even(const @K@x1 *from, long long first, long l
   return (@V@)FB_SHUFFLE2(@V@, a, b, @even@);
 }
 
-#ifdef @wide@
+#if @wide@
 /* Bits [low, high) of 64, of which none may be there. */
 static inline FB_ALWAYS unsigned long long @fb@_columns(long long high, long long low) {
   const unsigned long long all = ~0ull;
@@ -134,7 +134,7 @@ static void @fb@_lines(const @T@ *from, long long step, long long channel, long 
   }
 }
 
-#ifdef @wide@
+#if @wide@
 /* One piece of `count` channels: lanes whose bits are set are inside of the image. */
 static inline FB_ALWAYS void @fb@_masked_lines(const @T@ *from, unsigned long long inside,
                                                long long stride, long long channel,
@@ -243,7 +243,7 @@ static void @fb@_gather(const @fb@_image *s, long long column, long long columns
                         long long pitch, long long row, long long rows, @K@x1 *to) {
   @fb@_piece pieces[@CHUNK@ + 8];
   const int found = @fb@_pieces(s, column, columns, width, pieces);
-#ifdef @wide@
+#if @wide@
   if (s->stride[2] <= 2 && s->step[2] == 1) {
     if (found <= 32 && s->taps[0] == 1 && s->taps[1] <= 16 && s->taps[2] <= 16 &&
         rows < 3 * s->taps[1] * s->taps[2])
@@ -426,7 +426,7 @@ static void @fb@_panel(const @fb@_weight *w, long long row, long long height, lo
 PANEL = (
     PANEL_IN_LINE
     + """\
-#if defined(@wide@) && @gradient@
+#if @wide@ && @gradient@
   if (taps > 4 && taps <= @L@ && height <= @L@ && w->step[2] == 1 &&
       (w->taps[1] == 1 || w->step[1] == w->taps[2]) &&
       (w->taps[0] == 1 || w->step[0] == w->taps[1] * w->taps[2])) {

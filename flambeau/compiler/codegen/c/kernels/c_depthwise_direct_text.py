@@ -9,13 +9,13 @@ once per vector width `@N@`. `$name` is a size argument, `@name@` a choice, as i
 
 from __future__ import annotations
 
-from flambeau.compiler.codegen.c.printer.c_types import kind_bits
+from flambeau.compiler.targets.description import Target
 
 # Lanes of rows.
 LANES = """\
 /* The lanes whose bits are set, the others zero and not read. */
 static inline FB_ALWAYS @N@ @fb@_part@n@(const @T@ *from, unsigned long long inside) {
-  return (@N@)__builtin_ia32_loaddqu@suffix@_mask((const void *)from, (@I@){0}, (@M@)inside);
+  return (@N@)@part@;
 }
 
 typedef struct { @N@ x0, x1, x2; } @fb@_taps@n@;  // of a row
@@ -135,7 +135,7 @@ static inline FB_ALWAYS void @fb@_plane@n@(char *const *p, const long long *n, c
 PHASES = """\
 /* Lanes whose bits are set. */
 static inline FB_ALWAYS void @fb@_keep@n@(@T@ *to, @N@ value, unsigned long long inside) {
-  __builtin_ia32_storedqu@suffix@_mask((void *)to, (@I@)value, (@M@)inside);
+  @keep@;
 }
 
 /* A row of results: of the single tap of their column, and of both, in turn. */
@@ -247,18 +247,18 @@ static inline FB_ALWAYS void @fb@_sums@lanes@(const long long *n, const @fb@_ima
 """
 
 
-def widths(kind: str, lanes: int) -> dict[int, dict[str, str]]:
+def widths(kind: str, lanes: int, target: Target) -> dict[int, dict[str, str]]:
     """What the names of a vector width stand for, by lanes: 8, and those of a register."""
     found = {}
     for n in sorted({8, lanes}):
-        bits = kind_bits(kind)
         steps = range(n)
+        load, store = (target.instruction(name, kind, n) for name in ("load", "store"))
+        assert load is not None and store is not None  # of a target that masks lanes
         found[n] = {
             "N": f"{kind}x{n}",
             "n": str(n),
-            "I": f"i{bits}x{n}",
-            "M": "unsigned short" if n == 16 else "unsigned char",
-            "suffix": f"{'si' if bits == 32 else 'di'}{bits * n}",
+            "part": load(p="from", other="{0}", bits="inside"),
+            "keep": store(p="to", v="value", bits="inside"),
             "even": ", ".join(str(2 * i) for i in steps),
             "odd": ", ".join(str(2 * i + 1) for i in steps),
             "low": ", ".join(str(i // 2 + i % 2 * n) for i in steps),

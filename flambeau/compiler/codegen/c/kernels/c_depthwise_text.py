@@ -75,7 +75,7 @@ static inline FB_ALWAYS long long @fb@_is_nine(const @fb@_image *s, long long ta
 
 /* Whether such windows are read from the image: masks cost nothing there. */
 static inline FB_ALWAYS long long @fb@_is_direct(const @fb@_image *s, long long taps) {
-#ifdef @wide@
+#if @wide@
   return @fb@_is_nine(s, taps) && s->stride[1] <= 2 && s->step[2] == 1 && s->extent[0] == 1 &&
          s->places[0] == 1 && s->offset[0] == 0 && s->taps[0] == 1;
 #else
@@ -185,7 +185,7 @@ void @fb@(@arguments@) {
   long long phase = begin / planes, batch = begin % planes / channels;
   long long channel = begin % channels - 1, group = (channel + 1) / rows_of;
   long long row_of = (channel + 1) % rows_of - 1, direct = 0;
-#if defined(@wide@) && @gradient@
+#if @wide@ && @gradient@
   if (@fb@_is_whole(n)) {
     @fb@_whole(p, n, begin, end);
     return;
@@ -208,7 +208,7 @@ void @fb@(@arguments@) {
     const @T@ *weight = w.data + group * $outer * $ws_outer + row_of * w.row;
     const @T@ *from = s.data + group * s.channel + batch * s.batch;
     @T@ *to = out.data + channel * out.channel + batch * out.batch;
-#ifdef @wide@
+#if @wide@
     if (direct) {
 #define FB_PLANE(lanes, stride) \\
   @fb@_plane##lanes(p, n, x, &s, &out, weight, w.step, batch, channel, to, from, stride)
@@ -277,7 +277,7 @@ void @fb@(@arguments@) {
     for (long long t = 0; t < taps || t < 16; ++t) totals[t] = 0;
     const @T@ *of_image = (const @T@ *)p[1] + channel / $outer * $xs_channel;
     const @T@ *of_gradient = (const @T@ *)p[0] + channel * $ys_channel;
-#ifdef @wide@
+#if @wide@
 #define FB_SUMS(lanes, stride) \\
   @fb@_sums##lanes(n, &s, of_gradient, of_image, stride, totals)
     if (!direct) {}

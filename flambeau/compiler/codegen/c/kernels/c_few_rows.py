@@ -28,7 +28,7 @@ from flambeau.ir.template_product import MOST, SEGMENT
 
 def few_rows(micro: Micro, stored: str, target: Target) -> str:
     """C text of `fb_kernel_few` and its parts."""
-    heights, shared = ((4, 2, 1), MOST) if target.name == "avx512" else ((2, 1), 2)
+    heights, shared = target.gemv_heights, target.gemv_heights[0]
     printer = _FewRows(micro, stored)
     parts = [
         printer.helpers(),

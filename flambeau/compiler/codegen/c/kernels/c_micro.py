@@ -50,7 +50,7 @@ from dataclasses import dataclass
 from flambeau.compiler.codegen.c.printer.c_forms import SYMBOL
 from flambeau.compiler.codegen.c.printer.c_types import MEMORY_KIND, kind_bits
 from flambeau.compiler.targets import Target
-from flambeau.ir.template_product import CHUNK, COMPLEX_HEIGHTS, HEIGHTS, VECTORS
+from flambeau.ir.template_product import CHUNK, VECTORS
 
 # Of float32: as bfloat16, and whether that is not what NARROWED gives (`c_micro_pairs`).
 NARROWED, RARE = f"{SYMBOL}_narrowed", f"{SYMBOL}_rare"
@@ -65,6 +65,7 @@ class Micro:
         kind: of packed operands and sums.
         lanes: of a vector.
         heights: panel heights with code of their own, the largest first.
+        target: what declares the instructions.
         planes: 2 for complex numbers, else 1.
         staged: whether sums so far may lie elsewhere, and what comes next is fetched.
         rounded: the half type that sums may be rounded to on their way to memory, or "".
@@ -73,6 +74,7 @@ class Micro:
     kind: str
     lanes: int
     heights: tuple[int, ...]
+    target: Target
     planes: int = 1
     staged: bool = False
     rounded: str = ""
@@ -80,8 +82,13 @@ class Micro:
     @staticmethod
     def of(kind: str, target: Target, planes: int = 1) -> Micro:
         """The micro-kernels that suit a target."""
-        heights = HEIGHTS if planes == 1 else COMPLEX_HEIGHTS
-        return Micro(kind, target.lanes(kind_bits(kind) // 8), heights[target.name], planes)
+        heights = target.heights if planes == 1 else target.complex_heights
+        return Micro(kind, target.lanes(kind_bits(kind) // 8), heights, target, planes)
+
+    @property
+    def masks(self) -> bool:
+        """Whether lanes of a vector may be left out of loads and stores at no cost."""
+        return self.target.masks_lanes(self.kind, self.lanes)
 
     @property
     def rows(self) -> int:
@@ -336,9 +343,10 @@ class Packing:
             f"static inline FB_ALWAYS void {self.name}_store({self.element} *to, {v} x, "
             "long long m) {",
             f"  if (m >= {lanes}) {{ *({v} *)to = x; return; }}",
-            "#ifdef __AVX512VL__",
-            f"  fb_storem_{v}(to, x, m);",
-            "#else",
+        ]
+        if self.micro.masks:
+            return "\n".join([*lines, f"  fb_storem_{v}(to, x, m);", "}"]) + "\n"
+        lines += [
             f"  union {{ {v} v; {self.element} t[{lanes}]; }} u = {{ x }};",
             f"  const {self.element} *rest = u.t;",
         ]
@@ -350,7 +358,7 @@ class Packing:
                 f"to += {part}; rest += {part}; }}"
             )
             part //= 2
-        return "\n".join([*lines, "#endif", "}"]) + "\n"
+        return "\n".join([*lines, "}"]) + "\n"
 
     def _turn(self) -> str:
         """A square block in registers: r[k] becomes element k of all rows."""

@@ -27,20 +27,31 @@ from dataclasses import dataclass
 from flambeau.compiler.codegen.c.kernels.c_micro import NARROWED, RARE, Micro, turning
 from flambeau.compiler.codegen.c.printer.c_forms import SYMBOL
 from flambeau.compiler.codegen.c.printer.c_types import MEMORY_KIND, kind_bits
-from flambeau.compiler.targets import Target
-from flambeau.ir.template_product import CHUNK, HEIGHTS
+from flambeau.compiler.targets.description import Instruction, Target
+from flambeau.ir.template_product import CHUNK
 
 DOT = f"{SYMBOL}_dot"
 ROUND = f"{SYMBOL}_round"
-# float32 as bfloat16 where products of pairs are an instruction: so is this, but it takes numbers
-# below the normal ones for zero and keeps a NaN's bits.
-ROUNDED = f"""\
+
+
+def declared(target: Target, operation: str, kind: str) -> Instruction:
+    """An instruction of the target over 16 lanes, which its kernels of groups rely on."""
+    instruction = target.instruction(operation, kind, 16)
+    assert instruction is not None
+    return instruction
+
+
+def rounded(target: Target) -> str:
+    """C text of the functions that round float32 to bfloat16 where products of pairs are an
+    instruction: so is this, for most numbers."""
+    narrow, fails = (declared(target, name, "f32") for name in ("narrow", "narrow_fails"))
+    return f"""\
 static inline FB_ALWAYS unsigned {RARE}(f32x16 x) {{
-  return (unsigned short)__builtin_ia32_fpclassps512_mask(x, 0xa1, (unsigned short)-1);
+  return (unsigned short){fails(a="x")};
 }}
 static inline FB_ALWAYS u16x16 {NARROWED}(f32x16 x) {{
   u16x16 y;
-  __asm__("vcvtneps2bf16 %1, %0" : "=v"(y) : "v"(x));
+  {narrow(a="x", y="y")}
   return y;
 }}
 static inline FB_ALWAYS u16x16 {ROUND}(f32x16 x) {{
@@ -63,13 +74,13 @@ class Groups(Micro):
         """A packed element in all lanes."""
         return f"fb_splat_u32x16({element})"
 
-    def dot(self, name: str, instruction: str) -> str:
+    def dot(self, operation: str) -> str:
         """A function around the instruction: c + a * b, summed over each lane's group."""
         v = f"{self.kind}x16"
+        instruction = declared(self.target, operation, self.kind)
         return (
-            f"static inline FB_ALWAYS {v} {name}(u32x16 a, u32x16 b, {v} c) {{\n"
-            f'  __asm__("{instruction} %2, %1, %0" : "+v"(c) : "v"(b), "v"(a));\n'
-            "  return c;\n}\n"
+            f"static inline FB_ALWAYS {v} {DOT}(u32x16 a, u32x16 b, {v} c) {{\n"
+            f"  {instruction(a='a', b='b', c='c')}\n  return c;\n}}\n"
         )
 
     def packing(self, stored: str, swapped: bool = False) -> str:
@@ -228,7 +239,7 @@ class Pairs(Groups):
     @staticmethod
     def for_target(target: Target) -> Pairs:
         """The micro-kernels; the target has AVX-512 and its bfloat16 instructions."""
-        return Pairs("f32", 16, HEIGHTS[target.name])
+        return Pairs("f32", 16, target.heights, target)
 
     @property
     def group(self) -> int:
@@ -237,7 +248,7 @@ class Pairs(Groups):
 
     def text(self) -> str:
         """C text of the micro-kernels."""
-        return self.dot(DOT, "vdpbf16ps") + super().text()
+        return self.dot("dot_pairs") + super().text()
 
     def chained(self, a: str, b: str, s: str) -> str:
         """One step of a chain."""
@@ -262,14 +273,14 @@ class Quads(Groups):
         assert quads_suit(a, b, result)
         wide = result == "i32"
         return Quads(
-            "i32", 16, HEIGHTS[target.name],
+            "i32", 16, target.heights, target,
             biased=wide and a == b == "i8", exchanged=wide and (a, b) == ("i8", "u8"),
         )  # fmt: skip
 
     @staticmethod
     def for_packing(flipped: bool, target: Target) -> Quads:
         """To pack one operand; `flipped`: with 128 added."""
-        return Quads("i32", 16, HEIGHTS[target.name], biased=flipped)
+        return Quads("i32", 16, target.heights, target, biased=flipped)
 
     @property
     def group(self) -> int:
@@ -288,7 +299,7 @@ class Quads(Groups):
 
     def text(self) -> str:
         """C text of the micro-kernels, and of the function that prepares sums."""
-        return self.dot(DOT, "vpdpbusd") + (_START if self.biased else "") + super().text()
+        return self.dot("dot_quads") + (_START if self.biased else "") + super().text()
 
     def chained(self, a: str, b: str, s: str) -> str:
         """One step of a chain."""

@@ -102,7 +102,7 @@ def print_template(kernel: Kernel, target: Target) -> str:
     of_pairs = stored == "bf16"
     micro = Pairs.for_target(target) if of_pairs else plain
     names = _names(kernel, micro) | {"turn": plain.packing_name(plain.kind) + "_turn"}
-    gathering = names | (pairs.halves(micro.columns) if of_pairs else {})
+    gathering = names | (pairs.halves(micro.columns, target) if of_pairs else {})
     by_channels = pairs.BY_CHANNELS_OF_PAIRS if of_pairs else pairs.BY_CHANNELS
     gathering["by_channels"] = spelled(by_channels, gathering)
     parts = [micro.text()] if which in _MULTIPLY else []
@@ -149,15 +149,15 @@ def _names(kernel: Kernel, micro: Micro) -> dict[str, str]:
         "channels": "1" if dict(kernel.settings).get("channels") else "0",
         "turned": "1" if dict(kernel.settings).get("turned") else "0",
         "epilogue": EPILOGUE,
-        "bit_load": _bit_load(micro.kind, micro.lanes),
-        "load": _masked_load(micro.kind, micro.lanes),
+        "bit_load": _bit_load(micro),
+        "load": _masked_load(micro),
         "even": ", ".join(str(2 * i) for i in range(micro.lanes)),
         "runs": "8",
-        "wide": "__AVX512VL__" if kind_bits(micro.kind) * micro.lanes == 512 else "FB_NEVER",
+        "wide": str(int(micro.masks)),
         "masked": f"{SYMBOL}_masked",
         "backward": "1" if kernel.setting("gradient") and which == "depthwise" else "0",
         "nine": _nine(vector),
-        "spread": _spread(micro.kind, micro.lanes),
+        "spread": _spread(micro),
         **_sums(micro),
         **winograd.choices(vector, micro.lanes),
     }
@@ -168,9 +168,9 @@ def _names(kernel: Kernel, micro: Micro) -> dict[str, str]:
 
 def _direct(which: str, micro: Micro, names: dict[str, str]) -> str:
     """The functions that read windows from the image itself: none where lanes are not masked."""
-    widths = direct.widths(micro.kind, micro.lanes)
-    if kind_bits(micro.kind) * micro.lanes != 512:
+    if not micro.masks:
         return ""
+    widths = direct.widths(micro.kind, micro.lanes, micro.target)
     of_width = {
         "depthwise": (direct.PHASES if int(names["gradient"]) else "", direct.PLANE),
         "depthwise_weight": (),
@@ -187,7 +187,7 @@ def _direct(which: str, micro: Micro, names: dict[str, str]) -> str:
             parts.append(spelled(direct.SUMS, given | unrolled))
     elif int(names["gradient"]):
         parts.append(direct.WHOLE)
-    return spelled("".join(["#ifdef @wide@\n", *parts, "#endif\n"]), names)
+    return spelled("".join(parts), names)
 
 
 def _narrow(micro: Micro) -> str:
@@ -305,59 +305,49 @@ def _saved(v: str, lanes: int, parts: range) -> list[str]:
     return [*lines, *(f"  sums[{e}] = s{e}_0[0];" for e in range(_TAPS))]
 
 
-def _spread(kind: str, lanes: int) -> str:
+def _spread(micro: Micro) -> str:
     """Statements that write lanes of `x` two apart where the target can."""
-    bits, v = kind_bits(kind), f"{kind}x{lanes}"
-    if bits * lanes != 512:
+    kind, lanes, v = micro.kind, micro.lanes, f"{micro.kind}x{micro.lanes}"
+    store = micro.target.instruction("store", kind, lanes)
+    if store is None or not micro.masks:
         return ""
-    suffix = "si" if bits == 32 else "di"
-    mask = "unsigned short" if lanes == 16 else "unsigned char"
-    lines = ["#ifdef __AVX512VL__", "  const unsigned m = (1u << 2 * (count - 1)) * 2 - 1;"]
+    lines = ["  const unsigned m = (1u << 2 * (count - 1)) * 2 - 1;"]
     for half in (0, 1):
         order = ", ".join(str(half * lanes // 2 + i // 2) for i in range(lanes))
-        bound = f"(0x55555555u & m){f' >> {lanes}' if half else ''}"
-        lines.append(
-            f"  __builtin_ia32_storedqu{suffix}512_mask((void *)(to + {half * lanes}), "
-            f"(i{bits}x{lanes})FB_SHUFFLE({v}, x, {order}), ({mask})({bound}));"
-        )
-    return "\n".join([*lines, "  return;", "#endif"])
+        bits = f"(0x55555555u & m){f' >> {lanes}' if half else ''}"
+        to, value = f"(to + {half * lanes})", f"FB_SHUFFLE({v}, x, {order})"
+        lines.append(f"  {store(p=to, v=value, bits=bits)};")
+    return "\n".join([*lines, "  return;"])
 
 
-def _bit_load(kind: str, lanes: int) -> str:
+def _bit_load(micro: Micro) -> str:
     """The function that reads the lanes whose bits are set, where the target has such a thing."""
-    bits, v = kind_bits(kind), f"{kind}x{lanes}"
-    if bits * lanes != 512:
+    load, v = (
+        micro.target.instruction("load", micro.kind, micro.lanes),
+        f"{micro.kind}x{micro.lanes}",
+    )
+    if load is None or not micro.masks:
         return ""
-    suffix, mask = ("si", "unsigned short") if bits == 32 else ("di", "unsigned char")
-    call = f"__builtin_ia32_loaddqu{suffix}512_mask((const void *)from, (i{bits}x{lanes}){{0}}, "
     return (
-        f"#ifdef __AVX512VL__\nstatic inline FB_ALWAYS {v} {SYMBOL}_masked(const {kind}x1 *from, "
-        f"unsigned long long inside) {{\n  return ({v}){call}({mask})inside);\n}}\n#endif\n"
+        f"static inline FB_ALWAYS {v} {SYMBOL}_masked(const {micro.kind}x1 *from, "
+        f"unsigned long long inside) {{\n  return ({v})"
+        f"{load(p='from', other='{0}', bits='inside')};\n}}\n"
     )
 
 
-def _masked_load(kind: str, lanes: int) -> str:
+def _masked_load(micro: Micro) -> str:
     """Statements that return the lanes of `from` in [first, last), the others zero."""
-    bits, v = kind_bits(kind), f"{kind}x{lanes}"
-    integer = f"i{bits}x{lanes}"
-    mask = "unsigned short" if lanes == 16 else "unsigned char"
-    steps = ", ".join(map(str, range(lanes)))
+    kind, lanes, v = micro.kind, micro.lanes, f"{micro.kind}x{micro.lanes}"
+    if micro.masks:
+        bounds = f"(u{lanes}x1)(((1u << last) - 1u) & ~((1u << first) - 1u))"
+        return f"  return {SYMBOL}_masked(from, {bounds});"
     plain = (
         f"  union {{ {v} v; {kind}x1 t[{lanes}]; }} u = {{ ({v}){{0}} }};\n"
         f"  for (int l = 0; l < {lanes}; ++l) if (l >= first && l < last) u.t[l] = from[l];\n"
-        "  return u.v;"
+        "  return u.v;\n"
     )
-    if bits * lanes == 512:
-        bound = f"({mask})(((1u << last) - 1u) & ~((1u << first) - 1u))"
-        return (
-            f"#ifdef __AVX512VL__\n  return {SYMBOL}_masked(from, {bound});\n#else\n{plain}\n#endif"
-        )
-    if bits * lanes == 256:
-        name = "ps" if bits == 32 else "pd"
-        here = f"({integer}){{{steps}}}"
-        inside = f"({here} >= (i{bits}x1)first) & ({here} < (i{bits}x1)last)"
-        return (
-            f"#ifdef __AVX2__\n  return ({v})__builtin_ia32_maskload{name}256((const {v} *)from, "
-            f"({integer})({inside}));\n#else\n{plain}\n#endif"
-        )
-    return plain
+    integer = f"i{kind_bits(kind)}"
+    here = f"({integer}x{lanes}){{{', '.join(map(str, range(lanes)))}}}"
+    inside = f"({here} >= ({integer}x1)first) & ({here} < ({integer}x1)last)"
+    operands = {"p": "from", "inside": f"({integer}x{lanes})({inside})"}
+    return micro.target.spelled("between", kind, lanes, f"return ({v}){{}};", plain, **operands)

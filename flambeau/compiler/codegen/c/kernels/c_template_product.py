@@ -27,7 +27,7 @@ from dataclasses import replace
 from flambeau.compiler.codegen.c.kernels.c_few_bytes import few_bytes
 from flambeau.compiler.codegen.c.kernels.c_few_rows import few_rows
 from flambeau.compiler.codegen.c.kernels.c_micro import CHUNK, VECTORS, Micro
-from flambeau.compiler.codegen.c.kernels.c_micro_pairs import ROUND, ROUNDED, Pairs, Quads
+from flambeau.compiler.codegen.c.kernels.c_micro_pairs import ROUND, Pairs, Quads, rounded
 from flambeau.compiler.codegen.c.printer.c_epilogue import EPILOGUE, print_epilogue
 from flambeau.compiler.codegen.c.printer.c_forms import ARGUMENTS as FUNCTION_ARGUMENTS
 from flambeau.compiler.codegen.c.printer.c_forms import SYMBOL
@@ -36,7 +36,7 @@ from flambeau.compiler.codegen.c.printer.c_values import c_expression
 from flambeau.compiler.targets import Target
 from flambeau.ir.kernel import Kernel, Pass
 from flambeau.ir.size import affine_in
-from flambeau.ir.template_product import ARGUMENTS, FEW, FEW_LONG, PACK_ARGUMENTS, PITCH, SEGMENT
+from flambeau.ir.template_product import ARGUMENTS, FEW_LONG, PACK_ARGUMENTS, PITCH, SEGMENT
 
 SHORT = 8  # k, or groups of them, of all slabs that are packed together
 PAGE = 4096  # bytes: lines so far apart share a set of the nearest cache
@@ -173,7 +173,8 @@ class _Tiles(_Printer):
     @property
     def rounded(self) -> str:
         """The half type that micro-kernels round sums to, where that is an instruction."""
-        cheap = self.result == "f16" and self.target.name == "avx512" and self.unit == "plain"
+        native = self.target.instruction("to_half", "f32", 16) is not None
+        cheap = self.result == "f16" and native and self.unit == "plain"
         suits = cheap or (self.result == "bf16" and self.unit == "dot")
         return self.result if suits and self._destination() is not None else ""
 
@@ -276,7 +277,7 @@ class _Tiles(_Printer):
         planes, step = self.planes, self.step
         few = "0"
         if self.few_rows:
-            turned = FEW if self.target.name == "avx512" and self.unit != "quads" else FEW_LONG
+            turned = FEW_LONG if self.unit == "quads" else self.target.gemv_transposed
             few = f"b_column == 1 ? height <= {FEW_LONG} : b_k == 1 && height <= {turned}"
         return [
             *self._header(),
@@ -589,7 +590,7 @@ FB_SHARED void {SYMBOL}_copy(long long rows, long long count, const char *from, 
             return head + self._interleave() + "}\n"
         memory = MEMORY_KIND[self.result]
         if self.result == "bf16" and self.unit == "dot":
-            head = ROUNDED + head
+            head = rounded(self.target) + head
             value = f"{ROUND}(*(f32x{lanes} *)(row + i))"
         elif self.result in ("f16", "bf16"):
             value = f"fb_to{self.result}_u16x{lanes}(*(f32x{lanes} *)(row + i))"

@@ -169,7 +169,7 @@ static void @fb@_panel(const long long *n, const @T@ *weight, long long row, lon
   const @T@ *from = weight + row * row_step + first * k_step;
   for (long long k = 0; k < depth; ++k, from += k_step, to += height) {
     @V@ g[16], u[16];
-#ifdef @wide@
+#if @wide@
     if ($ws2 == 1 && $ws1 == 3) {
       const @T@ *line = from;
       for (long long i = 0; i < 16; ++i, line += i < height ? row_step : 0) {
@@ -214,7 +214,7 @@ void @fb@(@arguments@) {
 
 # The factors of the image: read by what multiplies them.
 GATHER = """\
-#ifdef @wide@
+#if @wide@
 /* Bits [low, high) of 64, of which none may be there. */
 static inline FB_ALWAYS unsigned long long @fb@_columns(long long high, long long low) {
   const unsigned long long all = ~0ull;
@@ -244,7 +244,7 @@ static int @fb@_pieces(const @fb@_image *s, long long column, long long count, @
 static inline FB_ALWAYS void @fb@_line(const @T@ *from, long long step, unsigned long long inside,
                                        int wide, @V@ *x0, @V@ *x1, @V@ *x2, @V@ *x3) {
   @V@ a, b = {0}, c, d = {0};
-#ifdef @wide@
+#if @wide@
   if (step == 1) {
     a = @masked@(from, inside);
     c = @masked@(from + 2, inside >> 2);
@@ -622,7 +622,7 @@ static void @fb@_place(const @K@x1 *m, long long pitch, long long count, @T@ *ou
     @V@ y[16] = {{0}};
     @fb@_taps(m, pitch, y);
     const long long used = @fb@_min(@L@, count - j);
-#ifdef @wide@
+#if @wide@
     if (step2 == 1 && step1 == 3) {
       @pack@_turn(y);
       for (long long l = 0; l < used; ++l, out += channel) fb_storem_@V@(out, y[l], 9);

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import functools
 
-from flambeau.compiler.codegen.c.printer.c_helpers import Builder
+from flambeau.compiler.codegen.c.printer.c_helpers import Builder, TargetBuilder
 from flambeau.compiler.codegen.c.printer.c_types import kind_bits, signed_kind
+from flambeau.compiler.targets.description import Target
 
 
 def _lane_wise(name: str, body: str) -> Builder:
@@ -172,28 +173,6 @@ def _float_floor_div(kind: str, lanes: int) -> str:
     )
 
 
-def fused_multiply_add(kind: str, lanes: int) -> str:
-    """a * b + c, rounded once. gcc's loop vectoriser would find the instruction too, but slowly."""
-    v, precision = f"{kind}x{lanes}", "ps" if kind == "f32" else "pd"
-    stem = "__builtin_fmaf" if kind == "f32" else "__builtin_fma"
-    head = f"static inline {v} fb_fma_{v}({v} a, {v} b, {v} c) {{\n"
-    if lanes == 1:
-        return f"{head}  return {stem}(a, b, c);\n}}\n"
-    width = kind_bits(kind) * lanes
-    native = {
-        512: ("__AVX512F__", f"{precision}512_mask(a, b, c, -1, 4)"),
-        256: ("__FMA__", f"{precision}256(a, b, c)"),
-        128: ("__FMA__", f"{precision}(a, b, c)"),
-    }.get(width)
-    text = f"{head}#if __has_builtin(__builtin_elementwise_fma)\n"
-    text += "  return __builtin_elementwise_fma(a, b, c);\n"
-    if native:
-        text += f"#elif defined({native[0]}) && !defined(__clang__)\n"
-        text += f"  return ({v})__builtin_ia32_vfmadd{native[1]};\n"
-    loop = f"for (int l = 0; l < {lanes}; ++l) r[l] = {stem}(a[l], b[l], c[l]);"
-    return f"{text}#else\n  {v} r; {loop} return r;\n#endif\n}}\n"
-
-
 # ------------------------------------------------------------------------------- half types
 
 
@@ -218,18 +197,9 @@ def _to_bf16(kind: str, lanes: int) -> str:
     )
 
 
-# gcc's builtins for the conversion instructions; other compilers take the bit code below.
-_F16_NATIVE = {
-    16: ("__AVX512F__", "vcvtph2ps512_mask((i16x16)a, (f32x16){0}, -1, 4)",
-         "vcvtps2ph512_mask(a, 0, (i16x16){0}, -1)"),
-    8: ("__F16C__", "vcvtph2ps256((i16x8)a)", "vcvtps2ph256(a, 0)"),
-}  # fmt: skip
-
-
-def _from_f16(kind: str, lanes: int) -> str:
+def _from_f16(kind: str, lanes: int, target: Target) -> str:
     f, u, i = f"f32x{lanes}", f"u32x{lanes}", f"i32x{lanes}"
     head = f"static inline {f} fb_fromf16_{kind}x{lanes}(u16x{lanes} a) {{\n"
-    native = _F16_NATIVE.get(lanes)
     body = (
         f"  {u} h = fb_to_{u}(a), sign = (h & 0x8000u) << 16, rest = (h & 0x7fffu) << 13;\n"
         f"  {f} finite = fb_as_{f}(rest) * 0x1p112f;\n"
@@ -239,17 +209,15 @@ def _from_f16(kind: str, lanes: int) -> str:
         f"  bits = bits | (fb_as_{u}(nan) & 0x400000u) | sign;\n"
         f"  return fb_as_{f}(bits);\n"
     )
-    if native:
-        builtin = f"  return ({f})__builtin_ia32_{native[1]};\n"
-        body = f"#if defined({native[0]}) && !defined(__clang__)\n{builtin}#else\n{body}#endif\n"
-    return head + body + "}\n"
+    return (
+        head + target.spelled("from_half", "f32", lanes, f"return ({f}){{}};", body, a="a") + "}\n"
+    )
 
 
-def _to_f16(kind: str, lanes: int) -> str:
+def _to_f16(kind: str, lanes: int, target: Target) -> str:
     """Round to nearest even; a NaN keeps its sign and upper payload and becomes quiet."""
     f, u, i = f"f32x{lanes}", f"u32x{lanes}", f"i32x{lanes}"
     head = f"static inline u16x{lanes} fb_tof16_{kind}x{lanes}({f} a) {{\n"
-    native = _F16_NATIVE.get(lanes)
     body = (
         f"  {u} bits = fb_as_{u}(a), sign = (bits >> 16) & 0x8000u, rest = bits & 0x7fffffffu;\n"
         f"  {u} normal = (rest + 0xc8000fffu + ((rest >> 13) & 1u)) >> 13;\n"
@@ -261,10 +229,8 @@ def _to_f16(kind: str, lanes: int) -> str:
         f"  h = fb_select_{u}(({i})fb_gt_x{lanes}(rest, 0x7f800000u), nan, h);\n"
         f"  return fb_to_u16x{lanes}(h | sign);\n"
     )
-    if native:
-        builtin = f"  return (u16x{lanes})__builtin_ia32_{native[2]};\n"
-        body = f"#if defined({native[0]}) && !defined(__clang__)\n{builtin}#else\n{body}#endif\n"
-    return head + body + "}\n"
+    statement = f"return (u16x{lanes}){{}};"
+    return head + target.spelled("to_half", "f32", lanes, statement, body, a="a") + "}\n"
 
 
 def _next_half(half: str) -> Builder:
@@ -339,14 +305,14 @@ ARITHMETIC: dict[str, Builder] = {
     "floor_div": _float_floor_div,
     "frombf16": _from_bf16,
     "tobf16": _to_bf16,
-    "fromf16": _from_f16,
-    "tof16": _to_f16,
     "nextf16": _next_half("f16"),
     "nextbf16": _next_half("bf16"),
     "toint32": _to_int(32),
     "toint64": _to_int(64),
     "cselect": _select_u128,
 }
+
+TARGET_ARITHMETIC: dict[str, TargetBuilder] = {"fromf16": _from_f16, "tof16": _to_f16}
 
 
 def _check_index(kind: str, lanes: int, strict: bool = False) -> str:

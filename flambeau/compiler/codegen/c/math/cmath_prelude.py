@@ -12,6 +12,8 @@ A lane count should match the target's registers (16 lanes of 32 bits for AVX-51
 
 from __future__ import annotations
 
+from flambeau.compiler.targets.description import Target
+
 _C_TYPES = {
     "f32": ("float", 4),
     "f64": ("double", 8),
@@ -27,12 +29,15 @@ _C_TYPES = {
 
 _COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
-# name -> (SSE/AVX rounding immediate, C library stem, clang's element-wise builtin)
-_ROUNDINGS = {
-    "rint": (8, "rint", "roundeven"),
-    "floor": (9, "floor", "floor"),
-    "ceil": (10, "ceil", "ceil"),
-    "trunc": (11, "trunc", "trunc"),
+# Helpers and instructions by one name: clang's element-wise builtin, parameters. The roundings are
+# exact (rint: half to even), so any spelling gives the same bits.
+_ELEMENTWISE = {
+    "fma": ("fma", "abc"),
+    "sqrt": ("sqrt", "a"),
+    "rint": ("roundeven", "a"),
+    "floor": ("floor", "a"),
+    "ceil": ("ceil", "a"),
+    "trunc": ("trunc", "a"),
 }
 
 # gcc -Wpsabi warns about every by-value vector of a static function: noise here.
@@ -50,7 +55,7 @@ _ONCE = """\
 """
 
 
-def prelude(lanes: int) -> str:
+def prelude(lanes: int, target: Target) -> str:
     """C text of the types ``<kind><bits>x<lanes>`` and the helpers on them.
 
     The text is guarded, so preludes of several lane counts may follow each other in any order.
@@ -59,20 +64,23 @@ def prelude(lanes: int) -> str:
     """
     if lanes not in (1, 4, 8, 16):
         raise ValueError(f"[cmath] unsupported lane count: {lanes}\nhint: use 1, 4, 8 or 16")
-    halves = [_definitions(lanes // 2)] if lanes > 1 else []
-    return "\n".join([_ONCE, *halves, _definitions(lanes)])
+    halves = [_definitions(lanes // 2, target)] if lanes > 1 else []
+    return "\n".join([_ONCE, *halves, _definitions(lanes, target)])
 
 
-def _definitions(lanes: int) -> str:
+def _definitions(lanes: int, target: Target) -> str:
     parts = [f"#ifndef FB_PRELUDE_X{lanes}", f"#define FB_PRELUDE_X{lanes}"]
     parts += _typedefs(lanes) + _macros(lanes)
     for kind in _C_TYPES:
-        parts.append(_select(kind, lanes))
+        parts.append(_select(kind, lanes, target))
     for kind in ("f32", "f64"):
-        parts += [_fma(kind, lanes), _square_root(kind, lanes), _sign_helpers(kind, lanes)]
-        parts += [_rounding(kind, lanes, name) for name in _ROUNDINGS]
-        parts += [_extremum(kind, lanes, name) for name in ("min", "max")]
-    parts += [_any(kind, lanes) for kind in ("i32", "i64")]
+        parts += [
+            _elementwise(name, builtin, kind, lanes, target, parameters)
+            for name, (builtin, parameters) in _ELEMENTWISE.items()
+        ]
+        parts.append(_sign_helpers(kind, lanes))
+        parts += [_extremum(kind, lanes, name, target) for name in ("min", "max")]
+    parts += [_any(kind, lanes, target) for kind in ("i32", "i64")]
     parts.append("#endif\n")
     return "\n".join(parts)
 
@@ -121,115 +129,68 @@ def _mask(kind: str, lanes: int) -> str:
     return f"i{kind[1:]}x{lanes}"
 
 
-def _select(kind: str, lanes: int) -> str:
+def _select(kind: str, lanes: int, target: Target) -> str:
     """``mask ? a : b`` per lane; the mask has lanes of all ones or all zeros.
 
-    Only from a lane loop does gcc make AVX-512's masked moves: 5 to 15 % of a logarithm's time.
-    Narrower blends are one instruction too, but gcc has to be told by name.
+    GCC compiles to masked moves only a loop over the lanes, and to other blends only a builtin.
     """
     v, m = f"{kind}x{lanes}", _mask(kind, lanes)
     head = f"static inline {v} fb_select_{v}({m} mask, {v} a, {v} b) {{ "
     if lanes == 1:
         return head + "return mask ? a : b; }"
     blend = f"return ({v})((({m})a & mask) | (({m})b & ~mask));"
-    native = _x86_builtin(kind, lanes)
-    if native is None or kind in ("i8", "u8", "i16", "u16"):
+    loop = _lane_loop(kind, lanes, "mask[l] ? a[l] : b[l]")
+    instruction = target.instruction("select", kind, lanes)
+    if instruction is None:
         return f"{head}{blend} }}"
-    feature, suffix, masked = native
-    if masked:
-        best = _lane_loop(kind, lanes, "mask[l] ? a[l] : b[l]")
-    else:
-        f = f"f{kind[1:]}x{lanes}"
-        best = f"return ({v})__builtin_ia32_blendv{suffix}(({f})b, ({f})a, ({f})mask);"
-    return (
-        f"{head}\n#if defined({feature}) && !defined(__clang__)\n  {best}\n"
-        f"#else\n  {blend}\n#endif\n}}"
-    )
+    statement = loop if instruction.text == "loop" else f"return ({v}){{}};"
+    operands = {"mask": "mask", "a": "a", "b": "b"}
+    text = target.spelled("select", kind, lanes, statement, f"  {blend}\n", **operands)
+    return f"{head}\n{text}}}"
 
 
 def _lane_loop(kind: str, lanes: int, expression: str) -> str:
     return f"{kind}x{lanes} r; for (int l = 0; l < {lanes}; ++l) r[l] = {expression}; return r;"
 
 
-def _fma(kind: str, lanes: int) -> str:
-    """Fused multiply-add. gcc turns the lane loop into one vfmadd; clang leaves it scalar."""
-    v, stem = f"{kind}x{lanes}", "__builtin_fmaf" if kind == "f32" else "__builtin_fma"
-    head = f"static inline {v} fb_fma_{v}({v} a, {v} b, {v} c) {{ "
-    if lanes == 1:
-        return head + f"return {stem}(a, b, c); }}"
-    return (
-        f"{head}\n#if __has_builtin(__builtin_elementwise_fma)\n"
-        f"  return __builtin_elementwise_fma(a, b, c);\n#else\n"
-        f"  {_lane_loop(kind, lanes, f'{stem}(a[l], b[l], c[l])')}\n#endif\n}}"
-    )
+def _elementwise(
+    operation: str, builtin: str, kind: str, lanes: int, target: Target, parameters: str
+) -> str:
+    """A function of floats: clang's builtin, the target's instruction, or a loop over the lanes.
 
+    GCC leaves such loops scalar, for errno's sake or because it finds the instruction slowly.
 
-def _x86_builtin(kind: str, lanes: int) -> tuple[str, str, str] | None:
-    """(feature macro, builtin suffix, mask arguments) of the x86 register of this width."""
-    precision = "ps" if _C_TYPES[kind][1] == 4 else "pd"
-    width = _C_TYPES[kind][1] * lanes
-    if width == 64:
-        return "__AVX512F__", f"{precision}512", ", a, -1, 4"
-    if width == 32:
-        return "__AVX__", f"{precision}256", ""
-    return ("__SSE4_1__", precision, "") if width == 16 else None
-
-
-def _square_root(kind: str, lanes: int) -> str:
-    """gcc keeps sqrt loops scalar for errno's sake, hence its register builtins."""
-    v, stem = f"{kind}x{lanes}", "__builtin_sqrtf" if kind == "f32" else "__builtin_sqrt"
-    head = f"static inline {v} fb_sqrt_{v}({v} a) {{ "
-    if lanes == 1:
-        return head + f"return {stem}(a); }}"
-    text = f"{head}\n#if __has_builtin(__builtin_elementwise_sqrt)\n"
-    text += "  return __builtin_elementwise_sqrt(a);\n"
-    native = _x86_builtin(kind, lanes)
-    if native:
-        feature, suffix, masked = native
-        call = f"sqrt{suffix}_mask(a{masked})" if masked else f"sqrt{suffix}(a)"
-        text += f"#elif defined({feature}) && !defined(__clang__)\n"
-        text += f"  return ({v})__builtin_ia32_{call};\n"
-    return text + f"#else\n  {_lane_loop(kind, lanes, f'{stem}(a[l])')}\n#endif\n}}"
-
-
-def _rounding(kind: str, lanes: int, name: str) -> str:
-    """rint (half to even), floor, ceil, trunc: exact, so any spelling gives the same bits."""
-    immediate, library, clang_name = _ROUNDINGS[name]
-    v, stem = f"{kind}x{lanes}", f"__builtin_{library}" + ("f" if kind == "f32" else "")
-    head = f"static inline {v} fb_{name}_{v}({v} a) {{ "
-    if lanes == 1:
-        return head + f"return {stem}(a); }}"
-    text = f"{head}\n#if __has_builtin(__builtin_elementwise_{clang_name})\n"
-    text += f"  return __builtin_elementwise_{clang_name}(a);\n"
-    native = _x86_builtin(kind, lanes)
-    if native:
-        feature, suffix, masked = native
-        text += f"#elif defined({feature}) && !defined(__clang__)\n"
-        if masked:
-            call = f"rndscale{suffix[:2]}_mask(a, {immediate}{masked})"
-        else:
-            call = f"round{suffix}(a, {immediate})"
-        text += f"  return ({v})__builtin_ia32_{call};\n"
-    return text + f"#else\n  {_lane_loop(kind, lanes, f'{stem}(a[l])')}\n#endif\n}}"
-
-
-def _extremum(kind: str, lanes: int, name: str) -> str:
-    """``a < b ? a : b`` or ``a > b ? a : b``, as in the x86 instructions: a NaN gives b.
-
-    gcc makes two instructions of the comparison and the select, hence its register builtins.
+    Args:
+        operation: name of the instruction, the helper and the C library's function.
+        builtin: clang's.
+        kind: of the elements.
+        lanes: how many.
+        target: that may declare the instruction.
+        parameters: names of the operands, one letter each.
     """
-    v, comparison = f"{kind}x{lanes}", "lt" if name == "min" else "gt"
-    text = f"static inline {v} fb_{name}_{v}({v} a, {v} b) {{ "
-    native = _x86_builtin(kind, lanes) if lanes > 1 else None
-    fallback = f"return fb_select_{v}(fb_{comparison}_x{lanes}(a, b), a, b);"
-    if native is None:
-        return f"{text}{fallback} }}"
-    feature, suffix, masked = native
-    call = f"{name}{suffix[:2]}" + (f"512_mask(a, b{masked})" if masked else f"{suffix[2:]}(a, b)")
+    v, listed = f"{kind}x{lanes}", ", ".join(parameters)
+    head = ", ".join(f"{v} {name}" for name in parameters)
+    text = f"static inline {v} fb_{operation}_{v}({head}) {{ "
+    function = f"__builtin_{operation}" + ("f" if kind == "f32" else "")
+    if lanes == 1:
+        return f"{text}return {function}({listed}); }}"
+    per_lane = ", ".join(f"{name}[l]" for name in parameters)
+    portable = f"  {_lane_loop(kind, lanes, f'{function}({per_lane})')}\n"
+    names = {name: name for name in parameters}
+    native = target.spelled(operation, kind, lanes, f"return ({v}){{}};", portable, **names)
     return (
-        f"{text}\n#if defined({feature}) && !defined(__clang__)\n"
-        f"  return ({v})__builtin_ia32_{call};\n#else\n  {fallback}\n#endif\n}}"
+        f"{text}\n#if __has_builtin(__builtin_elementwise_{builtin})\n"
+        f"  return __builtin_elementwise_{builtin}({listed});\n#else\n{native}#endif\n}}"
     )
+
+
+def _extremum(kind: str, lanes: int, name: str, target: Target) -> str:
+    """``a < b ? a : b`` or ``a > b ? a : b``: a NaN gives b. GCC compiles the comparison and the
+    select to two instructions, where the target may have one."""
+    v, comparison = f"{kind}x{lanes}", "lt" if name == "min" else "gt"
+    portable = f"  return fb_select_{v}(fb_{comparison}_x{lanes}(a, b), a, b);\n"
+    text = target.spelled(name, kind, lanes, f"return ({v}){{}};", portable, a="a", b="b")
+    return f"static inline {v} fb_{name}_{v}({v} a, {v} b) {{\n{text}}}"
 
 
 def _sign_helpers(kind: str, lanes: int) -> str:
@@ -248,7 +209,7 @@ def _sign_helpers(kind: str, lanes: int) -> str:
     )
 
 
-def _any(kind: str, lanes: int) -> str:
+def _any(kind: str, lanes: int, target: Target) -> str:
     """Whether any lane of a mask is set: for branches around slow paths, never for arithmetic."""
     v = f"{kind}x{lanes}"
     head = f"static inline int fb_any_{v}({v} mask) {{ "
@@ -257,10 +218,9 @@ def _any(kind: str, lanes: int) -> str:
     words = _C_TYPES[kind][1] * lanes // 8
     fold = " | ".join(f"u.words[{i}]" for i in range(words))
     union = f"union {{ {v} mask; unsigned long long words[{words}]; }} u = {{ mask }};"
-    text = f"{head}\n#if __has_builtin(__builtin_reduce_or)\n"
-    text += "  return __builtin_reduce_or(mask) != 0;\n"
-    if words == 8:
-        test = "ptestmd512" if kind == "i32" else "ptestmq512"
-        text += "#elif defined(__AVX512F__) && !defined(__clang__)\n"
-        text += f"  return __builtin_ia32_{test}(mask, mask, -1) != 0;\n"
-    return text + f"#else\n  {union}\n  return ({fold}) != 0;\n#endif\n}}"
+    portable = f"  {union}\n  return ({fold}) != 0;\n"
+    native = target.spelled("any", kind, lanes, "return {};", portable, mask="mask")
+    return (
+        f"{head}\n#if __has_builtin(__builtin_reduce_or)\n"
+        f"  return __builtin_reduce_or(mask) != 0;\n#else\n{native}#endif\n}}"
+    )

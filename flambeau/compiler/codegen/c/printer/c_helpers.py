@@ -9,26 +9,16 @@ lanes counts as all), `s` is a stride in elements. No function touches memory of
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from flambeau.compiler.codegen.c.printer.c_types import kind_bits, signed_kind
+from flambeau.compiler.targets.description import Target
 
 Builder = Callable[[str, int], str]
+TargetBuilder = Callable[[str, int, Target], str]  # uses instructions that the target declares
 
-# (bits of an element, lanes) -> AVX-512 builtin's suffix, its vector's kind. Float and integer
-# vectors of one width share the integer instruction: the bits are the same.
-_MASKED = {
-    (32, 16): ("dqusi512", "i32"),
-    (64, 8): ("dqudi512", "i64"),
-    (16, 16): ("dquhi256", "i16"),
-    (8, 16): ("dquqi128", "i8"),
-    (32, 8): ("dqusi256", "i32"),
-    (16, 8): ("dquhi128", "i16"),
-}
-
-# (mask, lanes) -> AVX-512 builtin that makes its true lanes the bits of a number.
-_TESTED = {("i32", 16): "ptestmd512", ("i32", 8): "ptestmd256", ("i64", 8): "ptestmq512"}
-
+_FIRST = "(1u << m) - 1u"  # bits of the active lanes, where these are not all
 _FULL = "__builtin_expect(m >= {L}, 1)"
 # Rare, and a loop: as a function of its own it is compiled once, not at every load of a kernel.
 _APART = "static __attribute__((noinline))"
@@ -38,32 +28,17 @@ def _union(kind: str, lanes: int, name: str = "u") -> str:
     return f"union {{ {kind}x{lanes} v; {kind}x1 t[{lanes}]; }} {name}"
 
 
-def _mask_type(lanes: int) -> str:
-    return "unsigned short" if lanes == 16 else "unsigned char"
-
-
-def _lane_mask(lanes: int) -> str:
-    return f"({_mask_type(lanes)})((1u << m) - 1u)"
-
-
-def _load_m(kind: str, lanes: int) -> str:
+def _load_m(kind: str, lanes: int, target: Target) -> str:
     """The vector at p, zeros in inactive lanes."""
     v, t = f"{kind}x{lanes}", f"{kind}x1"
     head = f"static inline {v} fb_loadm_{v}(const {t} *p, long long m) {{\n"
     full = f"  if ({_FULL.format(L=lanes)}) return *(const {v} *)p;\n"
-    plain = f"  return fb_loadpart_{v}(p, m);\n}}\n"
     if lanes == 1:
         return head + "  return *p;\n}\n"
-    masked = _MASKED.get((kind_bits(kind), lanes))
-    if masked is None:
-        return head + full + plain
-    suffix, integer = masked
-    w = f"{integer}x{lanes}"
-    builtin = f"__builtin_ia32_load{suffix}_mask((const void *)p, ({w}){{0}}, "
-    return (
-        head + full + "#ifdef __AVX512VL__\n"
-        f"  return ({v}){builtin}{_lane_mask(lanes)});\n#else\n{plain[:-2]}#endif\n}}\n"
-    )
+    portable = f"  return fb_loadpart_{v}(p, m);\n"
+    statement, operands = f"return ({v}){{}};", {"p": "p", "other": "{0}", "bits": _FIRST}
+    part = target.spelled("load", kind, lanes, statement, portable, **operands)
+    return f"{head}{full}{part}}}\n"
 
 
 def _load_part(kind: str, lanes: int) -> str:
@@ -75,22 +50,15 @@ def _load_part(kind: str, lanes: int) -> str:
     )
 
 
-def _store_m(kind: str, lanes: int) -> str:
+def _store_m(kind: str, lanes: int, target: Target) -> str:
     v, t = f"{kind}x{lanes}", f"{kind}x1"
     head = f"static inline void fb_storem_{v}({t} *p, {v} v, long long m) {{\n"
     full = f"  if ({_FULL.format(L=lanes)}) {{ *({v} *)p = v; return; }}\n"
-    plain = f"  fb_storepart_{v}(p, v, m);\n"
     if lanes == 1:
         return head + "  *p = v;\n}\n"
-    masked = _MASKED.get((kind_bits(kind), lanes))
-    if masked is None:
-        return head + full + plain + "}\n"
-    suffix, integer = masked
-    builtin = f"__builtin_ia32_store{suffix}_mask((void *)p, ({integer}x{lanes})v, "
-    return (
-        head + full + "#ifdef __AVX512VL__\n"
-        f"  {builtin}{_lane_mask(lanes)});\n#else\n{plain}#endif\n}}\n"
-    )
+    portable = f"  fb_storepart_{v}(p, v, m);\n"
+    part = target.spelled("store", kind, lanes, "{};", portable, p="p", v="v", bits=_FIRST)
+    return f"{head}{full}{part}}}\n"
 
 
 def _store_part(kind: str, lanes: int) -> str:
@@ -192,7 +160,7 @@ def _take_if(kind: str, lanes: int, mask: str) -> str:
     )
 
 
-def _load_if(kind: str, lanes: int, mask: str) -> str:
+def _load_if(kind: str, lanes: int, target: Target, mask: str) -> str:
     """The vector at p (stride s); lanes where the mask is false are `other` and not read."""
     v, t, k = f"{kind}x{lanes}", f"{kind}x1", f"{mask}x{lanes}"
     head = (
@@ -202,15 +170,12 @@ def _load_if(kind: str, lanes: int, mask: str) -> str:
     if lanes == 1:
         return head + "  return mask ? *p : other;\n}\n"
     fast = f"  if (s == 1 && m >= {lanes} && !fb_any_{k}(~mask)) return *(const {v} *)p;\n"
-    masked, test = _MASKED.get((kind_bits(kind), lanes)), _TESTED.get((mask, lanes))
-    if masked and test:
-        suffix, integer = masked
-        active = f"{_FULL.format(L=lanes)} ? ({_mask_type(lanes)})-1 : {_lane_mask(lanes)}"
-        fast = (
-            f"#if defined(__AVX512VL__) && !defined(__clang__)\n  if (s == 1) return ({v})"
-            f"__builtin_ia32_load{suffix}_mask((const void *)p, ({integer}x{lanes})other, "
-            f"__builtin_ia32_{test}(mask, mask, {active}));\n#else\n{fast}#endif\n"
-        )
+    load = target.instruction("load", kind, lanes)
+    if load is not None:
+        active = f"{_FULL.format(L=lanes)} ? -1 : {_FIRST}"
+        native = load(p="p", other="other", bits="{}")
+        statement = f"if (s == 1) return ({v}){native};"
+        fast = target.spelled("bits", mask, lanes, statement, fast, mask="mask", active=active)
     none = f"  if (!fb_any_{k}(mask)) return other;\n"
     return f"{head}{fast}{none}  return fb_loadifpart{mask[1:]}_{v}(p, s, mask, other, m);\n}}\n"
 
@@ -468,9 +433,7 @@ def _arg_tree(operation: str) -> Builder:
 
 
 MEMORY: dict[str, Builder] = {
-    "loadm": _load_m,
     "loadpart": _load_part,
-    "storem": _store_m,
     "storepart": _store_part,
     "gather": _gather,
     "gatherm": _gather_m,
@@ -481,10 +444,15 @@ MEMORY: dict[str, Builder] = {
     "givem": _give_m,
     "takeif32": lambda kind, lanes: _take_if(kind, lanes, "i32"),
     "takeif64": lambda kind, lanes: _take_if(kind, lanes, "i64"),
-    "loadif32": lambda kind, lanes: _load_if(kind, lanes, "i32"),
-    "loadif64": lambda kind, lanes: _load_if(kind, lanes, "i64"),
     "loadifpart32": lambda kind, lanes: _load_if_part(kind, lanes, "i32"),
     "loadifpart64": lambda kind, lanes: _load_if_part(kind, lanes, "i64"),
+}
+
+TARGET_MEMORY: dict[str, TargetBuilder] = {
+    "loadm": _load_m,
+    "storem": _store_m,
+    "loadif32": functools.partial(_load_if, mask="i32"),
+    "loadif64": functools.partial(_load_if, mask="i64"),
 }
 
 REDUCTION: dict[str, Builder] = {

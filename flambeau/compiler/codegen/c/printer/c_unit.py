@@ -13,15 +13,23 @@ from collections.abc import Collection, Iterable, Sequence
 
 from flambeau.compiler.cache import blake2b
 from flambeau.compiler.codegen.c.math import cmath, cmath_scalar
-from flambeau.compiler.codegen.c.math.c_arithmetic import ARITHMETIC, fused_multiply_add
+from flambeau.compiler.codegen.c.math.c_arithmetic import ARITHMETIC, TARGET_ARITHMETIC
 from flambeau.compiler.codegen.c.math.c_minifloat import CONVERSIONS
 from flambeau.compiler.codegen.c.printer.c_forms import SYMBOL
-from flambeau.compiler.codegen.c.printer.c_helpers import MEMORY, REDUCTION, Builder
+from flambeau.compiler.codegen.c.printer.c_helpers import (
+    MEMORY,
+    REDUCTION,
+    TARGET_MEMORY,
+    Builder,
+    TargetBuilder,
+)
 from flambeau.compiler.codegen.c.printer.c_tiled import transpose
+from flambeau.compiler.targets.description import Target
 
 _LIBRARY: dict[str, Builder] = (
     MEMORY | REDUCTION | ARITHMETIC | CONVERSIONS | {"transpose": transpose}
 )
+_TARGET_LIBRARY: dict[str, TargetBuilder] = TARGET_MEMORY | TARGET_ARITHMETIC
 _NAME = re.compile(r"\bfb_[a-z]\w*\b")
 _PARTS = re.compile(r"fb_(?:as_|to_)?(\w+?)_?(?:([fiu]\d+))?x(\d+)$")
 _OWN = re.compile(rf"\b{SYMBOL}(?=\(|_)")  # the kernel, and functions of its own: fb_kernel_*
@@ -67,12 +75,12 @@ typedef unsigned __int128 u128x1 __attribute__((aligned(8), may_alias));
 
 
 @functools.cache
-def _prelude_definitions(lanes: int) -> tuple[str, dict[str, str]]:
+def _prelude_definitions(lanes: int, target: Target) -> tuple[str, dict[str, str]]:
     """The prelude of a lane count: its types, and helper definitions by name."""
     types: list[str] = []
     definitions: dict[str, str] = {}
     pending: list[str] = []
-    for line in _own_part(lanes):
+    for line in _own_part(lanes, target):
         if pending or line.startswith("static inline"):
             pending.append(line)
             if line == "}" or (len(pending) == 1 and line.endswith("}")):
@@ -92,40 +100,40 @@ def _prelude_definitions(lanes: int) -> tuple[str, dict[str, str]]:
     return "\n".join(types) + "\n", definitions
 
 
-def _own_part(lanes: int) -> list[str]:
+def _own_part(lanes: int, target: Target) -> list[str]:
     """Lines that define one lane count; those of 2 lanes come with the prelude of 4."""
-    text = cmath.prelude(max(lanes, 4) if lanes > 1 else 1)
+    text = cmath.prelude(max(lanes, 4) if lanes > 1 else 1, target)
     marker = f"#define FB_PRELUDE_X{lanes}\n"
     own = text[text.index(marker) + len(marker) :]
     return own.split("#ifndef FB_PRELUDE_X")[0].split("\n")
 
 
 @functools.cache
-def definition(name: str) -> str | None:
+def definition(name: str, target: Target) -> str | None:
     """C text of one helper or elementary function; None if the name is something else.
 
     Small ones are always inlined: left to itself the compiler decides by the size of the unit, so
     that a kernel's speed would depend on its neighbours.
     """
-    text = _find(name)
+    text = _find(name, target)
     if text is None or len(text) > _LONG:
         return text
     return text.replace("static inline ", "static inline FB_ALWAYS ")
 
 
-def _find(name: str) -> str | None:
+def _find(name: str, target: Target) -> str | None:
     parts = _PARTS.match(name)
     if parts is None or int(parts[3]) not in _LANE_COUNTS:
         return None
     lanes = int(parts[3])
-    if name.startswith("fb_fma_"):
-        return fused_multiply_add(parts[2], lanes)
-    found = _prelude_definitions(lanes)[1].get(name)
+    found = _prelude_definitions(lanes, target)[1].get(name)
     if found is not None:
         return found
     stem, kind = name[3:].rsplit("_", 1)[0], parts[2]
     if kind and stem in _LIBRARY:
         return _LIBRARY[stem](kind, lanes)
+    if kind and stem in _TARGET_LIBRARY:
+        return _TARGET_LIBRARY[stem](kind, lanes, target)
     if kind and stem in cmath_scalar.FUNCTIONS:
         return cmath_scalar.function_source(stem, kind, lanes)
     if kind and stem in cmath.FUNCTIONS:
@@ -138,7 +146,7 @@ def _find(name: str) -> str | None:
     return None
 
 
-def helpers(texts: Iterable[str]) -> list[str]:
+def helpers(texts: Iterable[str], target: Target) -> list[str]:
     """Definitions of everything that `texts` call, callees first."""
     ordered: list[str] = []
     done: set[str] = set()
@@ -147,14 +155,14 @@ def helpers(texts: Iterable[str]) -> list[str]:
     while stack:
         name, ready = stack.pop()
         if ready:
-            text = definition(name)
+            text = definition(name, target)
             assert text is not None
             ordered.append(text)
             continue
         if name in done:
             continue
         done.add(name)
-        text = definition(name)
+        text = definition(name, target)
         if text is None:
             continue
         stack.append((name, True))
@@ -210,15 +218,16 @@ def _shared_function(name: str, body: str, callees: tuple[tuple[str, str], ...])
     return renamed, known.replace(f"{name}(", f"{renamed}(")
 
 
-def render(kernels: Sequence[tuple[str, str]]) -> str:
+def render(kernels: Sequence[tuple[str, str]], target: Target) -> str:
     """One translation unit.
 
     Args:
         kernels: (symbol, text of `print_kernel`) of each.
+        target: whose instructions helpers use.
     """
     shared: dict[str, str] = {}
     bodies = [_OWN.sub(symbol, _shared_apart(text, shared)) for symbol, text in kernels]
-    return _unit(list(shared.values()), bodies)
+    return _unit(list(shared.values()), bodies, target)
 
 
 def separate(text: str) -> tuple[str, dict[str, str]]:
@@ -227,14 +236,18 @@ def separate(text: str) -> tuple[str, dict[str, str]]:
     return _shared_apart(text, shared), shared
 
 
-def render_linked(kernels: Sequence[tuple[str, str]], functions: dict[str, str]) -> str:
+def render_linked(
+    kernels: Sequence[tuple[str, str]], functions: dict[str, str], target: Target
+) -> str:
     """A translation unit that is linked with the objects of its shared functions.
 
     Args:
         kernels: (symbol, own text as of `separate`) of each.
         functions: definitions of shared functions that they call, by name.
+        target: whose instructions helpers use.
     """
-    return _unit(_declared(functions, ()), [_OWN.sub(symbol, text) for symbol, text in kernels])
+    bodies = [_OWN.sub(symbol, text) for symbol, text in kernels]
+    return _unit(_declared(functions, ()), bodies, target)
 
 
 def objects_of(functions: dict[str, str]) -> list[str]:
@@ -247,9 +260,9 @@ def objects_of(functions: dict[str, str]) -> list[str]:
     return [" ".join(names) for names in objects.values()]
 
 
-def render_functions(functions: dict[str, str], names: Sequence[str]) -> str:
+def render_functions(functions: dict[str, str], names: Sequence[str], target: Target) -> str:
     """A translation unit of some shared functions, to be compiled to an object."""
-    return "#define FB_OBJECT\n" + _unit(_declared(functions, names), [])
+    return "#define FB_OBJECT\n" + _unit(_declared(functions, names), [], target)
 
 
 def _declared(functions: dict[str, str], defined: Collection[str]) -> list[str]:
@@ -262,12 +275,12 @@ def _declared(functions: dict[str, str], defined: Collection[str]) -> list[str]:
     ]
 
 
-def _unit(shared: list[str], bodies: list[str]) -> str:
+def _unit(shared: list[str], bodies: list[str], target: Target) -> str:
     """A translation unit of functions and of kernels that call them."""
-    definitions = helpers([*shared, *bodies]) + shared
+    definitions = helpers([*shared, *bodies], target) + shared
     used = "\n".join([*definitions, *bodies])
     found = {int(lanes) for lanes in re.findall(r"\b[fiu]\d+x(\d+)\b", used)} | {1}
-    types = [_prelude_definitions(lanes)[0] for lanes in sorted(found)]
+    types = [_prelude_definitions(lanes, target)[0] for lanes in sorted(found)]
     scalars = "".join(
         f"typedef {c} _c_{kind};\n"
         for kind, c in (
