@@ -35,8 +35,8 @@ from flambeau._core import (
     sparse_csr,
     strided,
 )
+from flambeau.core import install as _installer
 from flambeau.core import tensor as _tensor
-from flambeau.core.install import install as _install
 from flambeau.core.install import namespace as _namespace
 from flambeau.ir.lock import late as _late
 from flambeau.language import dtypes as _dtypes
@@ -47,7 +47,8 @@ for _ir_name, _public in _dtypes.PUBLIC_NAMES.items():
 for _public, _second in _dtypes.ALIASES.items():
     globals()[_second] = globals()[_public]
 
-_install()
+_installer.use_driver(lambda: _late("flambeau.driver.dispatch").builder)
+_installer.install()
 _tensor.install()
 # When this process had read nothing yet: a source that is younger may not be what is running.
 _began = _time.time_ns() - _time.process_time_ns()

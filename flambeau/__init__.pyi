@@ -18,6 +18,7 @@ from flambeau import compiler as compiler
 from flambeau import cpu as cpu
 from flambeau import cuda as cuda
 from flambeau import decompositions as decompositions
+from flambeau import derivation as derivation
 from flambeau import distributed as distributed
 from flambeau import distributions as distributions
 from flambeau import fake_quantize as fake_quantize

@@ -29,7 +29,12 @@ KERNEL_SOURCES = (
     "native",
     *(f"flambeau/{part}" for part in ("language", "driver", "core", "ir", "prims", "ops")),
 )
-KERNEL_SOURCES += ("flambeau/autograd", "flambeau/compiler", "flambeau/runtime")
+KERNEL_SOURCES += (
+    "flambeau/autograd",
+    "flambeau/derivation",
+    "flambeau/compiler",
+    "flambeau/runtime",
+)
 
 
 class StepError(RuntimeError):

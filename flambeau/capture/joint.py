@@ -153,7 +153,7 @@ def _stand_in(trace: JointTrace, like: int, value: int, number: int) -> Node:
 
 def _programs(trace: JointTrace, gradients: Gradients, live: Sequence[LiveValue]) -> stream.Traced:
     with importing:
-        from flambeau.autograd import derive as derivation
+        from flambeau.derivation import derive as derivation
         from flambeau.driver.specify import signature_of
 
     push_environment(trace.environment)
@@ -188,7 +188,7 @@ def _with_saved(
     """The forward Graph with the values to save as further results, and where backward finds what
     it reads."""
     with importing:
-        from flambeau.autograd.partition import choose_saved, split
+        from flambeau.derivation.partition import choose_saved, split
 
     overwritten = {o.target for o in forward.outputs if o.target is not None}
     free: dict[Node, Source] = {}

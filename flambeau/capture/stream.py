@@ -360,7 +360,7 @@ class StreamTrace:
     ) -> Sequence[Node | None]:
         """Replays one call's graph; its results become values of the stream."""
         with importing:
-            from flambeau.autograd.replay import replay
+            from flambeau.derivation.replay import replay
 
         graph: Graph = record.plan.graph
         nodes = [value.node for value in operands]

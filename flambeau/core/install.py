@@ -12,7 +12,7 @@ from typing import Any
 
 from flambeau import _core
 from flambeau.ir.failure import failure
-from flambeau.ir.lock import importing, late
+from flambeau.ir.lock import late
 from flambeau.language.definition import REGISTRY, OpDefinition, Overload
 
 # Python operators and the definition each one calls; reflected ones are derived ops of their own.
@@ -55,6 +55,20 @@ INPLACE: dict[str, Any] = {}
 DEFINITIONS: dict[int, OpDefinition] = {}  # by their operators, which live for ever
 
 
+Builder = Callable[[Overload, str], Callable[..., Any]]
+
+
+def load_builder() -> Builder:
+    """Returns the driver's `builder`; the package replaces this function, see `use_driver`."""
+    raise failure(RuntimeError, "core", "no driver is set", "import flambeau")
+
+
+def use_driver(load: Callable[[], Builder]) -> None:
+    """Sets the function that loads the driver; the first call of an operator calls it."""
+    global load_builder
+    load_builder = load
+
+
 def _native_overload(overload: Overload, variant: str) -> tuple[Any, ...]:
     arguments = tuple(
         a.native(variant == "inplace" and position == 0, a.name in overload.options.fits)
@@ -62,11 +76,7 @@ def _native_overload(overload: Overload, variant: str) -> tuple[Any, ...]:
     )
     if overload.options.host:  # a signature that only Python can serve, beside native ones
         return (arguments, overload.body, ("python", *_out_flags(_served_out(overload))))
-    with importing:
-        from flambeau.driver.dispatch import (
-            builder,  # what traces and derives; not needed by an import
-        )
-
+    builder = load_builder()
     flags: tuple[str, ...] = ()
     if variant == "functional":
         flags += _out_flags(overload.options.out)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from flambeau import _core, prims
-from flambeau.autograd import derive as derivation
-from flambeau.autograd.disjoint import join_parts
+from flambeau.derivation import derive as derivation
+from flambeau.derivation.disjoint import join_parts
 from flambeau.driver.calls import Call
 from flambeau.driver.errors import common_device, first_device, user_error
 from flambeau.driver.faults import faults_of

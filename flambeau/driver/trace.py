@@ -9,7 +9,6 @@ so a plan stays as general as its op: a first trace finds the equalities, a seco
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
 from typing import Any
 
 from flambeau._core import GeneratorArgument, IntegerArgument, ScalarArgument, TensorArgument
@@ -18,16 +17,9 @@ from flambeau.ir.lock import late
 from flambeau.ir.node import Node, attributes, node
 from flambeau.ir.size import Size, symbol
 from flambeau.ir.size_program import ShapeEnvironment, eq, le
-from flambeau.language.layout import contiguous_strides, dense_strides
+from flambeau.language.layout import argument_offsets, contiguous_strides, dense_strides
 
 _SCALAR_DTYPES = {bool: "bool", int: "i64", float: "f64", complex: "c128"}
-
-_current: ContextVar[Trace | None] = ContextVar("trace", default=None)
-
-
-def current_trace() -> Trace | None:
-    """The trace whose body is running, or None: who knows the geometry of the arguments."""
-    return _current.get()
 
 
 class Trace:
@@ -74,11 +66,11 @@ class Trace:
 
     def __enter__(self) -> Trace:
         push_environment(self.environment)
-        self._outer = _current.set(self)
+        self._outer = argument_offsets.set(self.offsets)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        _current.reset(self._outer)
+        argument_offsets.reset(self._outer)
         pop_environment()
 
     @property

@@ -7,7 +7,8 @@ undecidable comparisons ask the shape environment, which records a guard.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 
 from flambeau.ir.environment import current_environment
 from flambeau.ir.node import Node
@@ -17,6 +18,9 @@ from flambeau.prims.record import record_of
 
 Shape = tuple[Size, ...]
 Geometry = tuple[Shape, Shape, Size]  # sizes, strides, offset
+
+# Storage offsets by tensor slot while a trace runs an operator's body; None outside of traces.
+argument_offsets: ContextVar[Mapping[int, Size] | None] = ContextVar("offsets", default=None)
 
 
 def contiguous_strides(shape: Sequence[Size]) -> Shape:

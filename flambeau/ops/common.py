@@ -10,7 +10,6 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from flambeau.driver.trace import current_trace
 from flambeau.ir.environment import current_environment
 from flambeau.ir.environment import hint as hint_of
 from flambeau.ir.failure import failure
@@ -125,15 +124,15 @@ def gathered(
 
 def geometry_of(x: Node) -> layout.Geometry | None:
     """Sizes, strides and offset of a node that is a view of an argument; None otherwise."""
-    trace = current_trace()
-    if trace is None:
+    offsets = layout.argument_offsets.get()
+    if offsets is None:
         return None
     root = x
     while root.op in ("broadcast", "reshape", "permute", "slice", "as_strided"):
         root = root.inputs[0]
     if not root.is_input:
         return None
-    found = layout.view_geometry(x, trace.offsets)
+    found = layout.view_geometry(x, offsets)
     return None if found is None else found[1]
 
 

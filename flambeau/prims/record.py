@@ -32,7 +32,7 @@ Kind = Literal[
 ]
 
 # In which operands a primitive is linear, others held fixed: where those are zero, so is the result
-# (`autograd/replay.py`); of a single operand, tangents pass as values do (`transforms/forward.py`).
+# (`derivation/replay.py`). With one operand, tangents pass as values do (`derivation/forward.py`).
 Linearity = Literal[
     "each",  # in every operand by itself: a product, or a map of one operand
     "first",  # in the first operand: the others are places or divisors
@@ -210,7 +210,7 @@ class Primitive(NamedTuple):
         repeats: shape: whether it reads one element of its operand for many of its result.
         moves: shape: whether its result lies elsewhere than its operand.
         batch: the primitive over a batch of samples; None: as its kind does it, if that has a rule
-            (`autograd/transforms/batching.py`).
+            (`derivation/batching.py`).
         cost: rough operations per element (the fusion and recompute heuristics).
         reference: NumPy function (arrays, attributes) -> array, for tests.
         samples: zero-argument function yielding (operands as nested lists, attributes) for tests.

@@ -12,7 +12,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn, prims
-from flambeau.autograd import replay as replaying
+from flambeau.derivation import replay as replaying
 from flambeau.capture import stream
 from flambeau.compiler import pipeline
 from flambeau.ir.node import Graph, GraphOutput

@@ -16,7 +16,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import _core, runtime
-from flambeau.autograd import derive
+from flambeau.derivation import derive
 from flambeau.compiler import cache, codegen, debug, stored, targets, toolchain
 from flambeau.core.install import install_definition
 from flambeau.driver import calls, dispatch, specify
@@ -573,7 +573,7 @@ x = (torch.arange(12).reshape(3, 4) / 7).requires_grad_()
 y = x.softmax(-1) @ x.exp().t()
 y.sum().backward()
 print([v.hex() for v in x.grad.flatten().tolist()])
-loaded = [n for n in ("core.specify", "compiler.pipeline", "compiler.codegen", "autograd.derive")
+loaded = [n for n in ("driver.specify", "compiler.pipeline", "compiler.codegen", "derivation.derive")
           if "flambeau." + n in sys.modules]
 loaded += [n for n in ("pathlib", "ctypes", "hashlib", "tempfile") if n in sys.modules]
 print(loaded)

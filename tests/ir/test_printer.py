@@ -5,7 +5,7 @@ import math
 import pytest
 
 from flambeau import prims
-from flambeau.autograd.derive import derive
+from flambeau.derivation.derive import derive
 from flambeau.ir.environment import environment
 from flambeau.ir.graph_grammar import GraphError, verify_graph
 from flambeau.ir.node import Graph, GraphOutput, attributes, node

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import flambeau as torch
-from flambeau.autograd.replay import replay
+from flambeau.derivation.replay import replay
 from flambeau.ir.node import Graph, GraphOutput
 from flambeau.language.samples import Sample
 from flambeau.prims import scalar_node

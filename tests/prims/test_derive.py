@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from flambeau import prims
-from flambeau.autograd.derive import derive, differentiate, replay
+from flambeau.derivation.derive import derive, differentiate, replay
 from flambeau.ir.environment import environment
 from flambeau.ir.node import Graph
 from flambeau.ir.size import symbol

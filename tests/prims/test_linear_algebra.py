@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from flambeau import prims
-from flambeau.autograd.derive import differentiate
+from flambeau.derivation.derive import differentiate
 from tests.prims.graph_interpreter import run_nodes
 from tests.prims.test_primitives import check_gradients
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from flambeau import prims
-from flambeau.autograd import replay
+from flambeau.derivation import replay
 from flambeau.prims import NOT_DIFFERENTIABLE, PRIMITIVES
 from flambeau.prims.common import DIFFERENTIABLE
 from flambeau.prims.record import Linearity
@@ -195,7 +195,7 @@ def test_complex_derivative(name):
 @pytest.mark.parametrize("name, k", SMOOTH)
 def test_double_derivative(name, k):
     """The gradient of a primitive's gradient, by finite differences of the gradient."""
-    from flambeau.autograd.derive import differentiate
+    from flambeau.derivation.derive import differentiate
 
     out, nodes, weight, given = with_weight(name, k)
     wanted = [n for n in nodes if n.dtype == "f64"]
@@ -238,7 +238,7 @@ def test_reshape_index_map_needs_no_division_where_groups_match():
 
 
 def test_prod_gradient_with_many_zeros():
-    from flambeau.autograd.derive import differentiate
+    from flambeau.derivation.derive import differentiate
 
     for row in ([2.0, 3.0, 4.0], [2.0, 0.0, 4.0], [0.0, 3.0, 0.0], [0.0, 0.0, 0.0]):
         x = prims.input_node(0, "f64", (3,), (1,))
@@ -299,7 +299,7 @@ def test_operators_broadcast_but_do_not_promote():
 
 def test_torch_conventions_of_gradients():
     """abs at 0 is 0, maximum splits ties, relu written with where, NaN as in PyTorch."""
-    from flambeau.autograd.derive import differentiate
+    from flambeau.derivation.derive import differentiate
 
     x = prims.input_node(0, "f64", (3,), (1,))
     y = prims.input_node(1, "f64", (3,), (1,))

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from flambeau import prims
-from flambeau.autograd.transforms.batching import batch
-from flambeau.autograd.transforms.forward import push_forward
+from flambeau.derivation.batching import batch
+from flambeau.derivation.forward import push_forward
 from flambeau.prims import PRIMITIVES
 from flambeau.prims.common import DIFFERENTIABLE
 from tests.prims.graph_interpreter import run_nodes

@@ -23,10 +23,10 @@ from typing import Any
 
 from flambeau import _core, prims
 from flambeau._core import IntegerArgument, TensorArgument
-from flambeau.autograd.derive import differentiate
-from flambeau.autograd.replay import replay
-from flambeau.autograd.transforms.batching import batch, expand
-from flambeau.autograd.transforms.forward import push_forward
+from flambeau.derivation.batching import batch, expand
+from flambeau.derivation.derive import differentiate
+from flambeau.derivation.forward import push_forward
+from flambeau.derivation.replay import replay
 from flambeau.driver.calls import Call, entries
 from flambeau.driver.dispatch import Source
 from flambeau.driver.errors import first_device

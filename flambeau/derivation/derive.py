@@ -30,8 +30,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from flambeau import prims
-from flambeau.autograd.partition import choose_saved, split
-from flambeau.autograd.replay import replay
+from flambeau.derivation.partition import choose_saved, split
+from flambeau.derivation.replay import replay
 from flambeau.ir.graph_grammar import symbols_of
 from flambeau.ir.node import Graph, GraphOutput, Node, node, topological
 from flambeau.ir.size import SizeExpr, free_symbols

@@ -166,7 +166,7 @@ def _fitted_number(graph: Graph, leaf: Node, scalar_nodes: Sequence[Node]) -> No
     The core keeps truth values as integers.
     """
     slot = leaf.attribute("slot")
-    number = scalar_nodes[slot]
+    number: Node = scalar_nodes[slot]
     if (number.dtype, leaf.dtype) == ("i64", "bool"):
         return prims.cast(number, "bool")
     if number.dtype != leaf.dtype:

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from flambeau import prims
-from flambeau.autograd.derive import differentiable_operands, differentiate
+from flambeau.derivation.derive import differentiable_operands, differentiate
 from flambeau.ir.node import Node, topological
 from flambeau.prims.common import DIFFERENTIABLE
 from flambeau.prims.record import PRIMITIVES, bind
