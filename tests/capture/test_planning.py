@@ -12,9 +12,9 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn, prims
-from flambeau.derivation import replay as replaying
 from flambeau.capture import stream
 from flambeau.compiler import pipeline
+from flambeau.derivation import replay as replaying
 from flambeau.ir.node import Graph, GraphOutput
 from flambeau.ir.size import symbol
 

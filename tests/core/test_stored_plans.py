@@ -16,9 +16,9 @@ import pytest
 
 import flambeau as torch
 from flambeau import _core, runtime
-from flambeau.derivation import derive
 from flambeau.compiler import cache, codegen, debug, stored, targets, toolchain
 from flambeau.core.install import install_definition
+from flambeau.derivation import derive
 from flambeau.driver import calls, dispatch, specify
 from flambeau.ir.printer import print_graph
 from flambeau.language.definition import REGISTRY, op
@@ -573,7 +573,8 @@ x = (torch.arange(12).reshape(3, 4) / 7).requires_grad_()
 y = x.softmax(-1) @ x.exp().t()
 y.sum().backward()
 print([v.hex() for v in x.grad.flatten().tolist()])
-loaded = [n for n in ("driver.specify", "compiler.pipeline", "compiler.codegen", "derivation.derive")
+loaded = [n for n in ("driver.specify", "compiler.pipeline", "compiler.codegen",
+                      "derivation.derive")
           if "flambeau." + n in sys.modules]
 loaded += [n for n in ("pathlib", "ctypes", "hashlib", "tempfile") if n in sys.modules]
 print(loaded)

@@ -9,8 +9,8 @@ import pytest
 
 import flambeau as torch
 from flambeau import _core
-from flambeau.profiler.events import EventKind
 from flambeau.profiler import profile, record_function
+from flambeau.profiler.events import EventKind
 
 
 def named(prof, name):
