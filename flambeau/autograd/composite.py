@@ -30,13 +30,24 @@ def hollow(kind: type, dtype: Any, size: Sequence[int]) -> Any:
     return tensors.reinterpreted(zero(dtype), dtype, tuple(size), strides, 0).as_subclass(kind)
 
 
+def mapped(function: Callable[[Any], Any], result: Any) -> Any:
+    """A result, or several with their names, with a function applied to each tensor."""
+    if isinstance(result, Tensor):
+        return function(result)
+    if isinstance(result, (list, tuple)):
+        items = [mapped(function, item) for item in result]
+        return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
+    return result
+
+
 class Composite(Tensor):  # type: ignore[misc]
     """A tensor whose values are another tensor, which stands for it where gradients are meant."""
 
     _kept: Any
     _operators_only = True  # attributes and functions in Python are ordinary
     _made_by = ("Composite", "a function that makes one")  # its public name, and how to get one
-    _composed_by: str  # the module whose `call` composes its operators
+    _called = ("composite tensor", "to_dense()")  # what it is, and what to take instead
+    _composed_in: str  # the package of its modules dispatch, geometry and printing
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Refused: there is no constructor.
@@ -54,7 +65,7 @@ class Composite(Tensor):  # type: ignore[misc]
     ) -> Any:
         """Composes the operator of operators on the parts."""
         del types
-        return late(cls._composed_by).call(func, args, kwargs or {})
+        return late(f"{cls._composed_in}.dispatch").call(func, args, kwargs or {})
 
     # ------------------------------------------------------------------ what a subclass says
     def _like(self, values: Any) -> Any:
@@ -144,6 +155,23 @@ class Composite(Tensor):  # type: ignore[misc]
     def _gradient(self, values: Any) -> Any:
         """A gradient of the values as a gradient of the tensor."""
         return None if values is None else self._like(values)
+
+    def _overwrite(self, source: Any) -> Tensor:
+        """Takes the result of an operator; a dense tensor may be given for `self`."""
+        return self.copy_(source)
+
+    def as_subclass(self, cls: type) -> Any:
+        """The same tensor as another object, whose type is the same.
+
+        Raises:
+            TypeError: another type is asked for.
+        """
+        if cls is not type(self):
+            raise TypeError(
+                f"[as_subclass] a {self._called[0]} cannot be a {cls.__name__}\n"
+                "hint: wrap it instead"
+            )
+        return self._like(self._kept)
 
     def detach(self) -> Tensor:
         """The same data outside the autograd graph."""
@@ -236,6 +264,23 @@ class Composite(Tensor):  # type: ignore[misc]
         return int(self.item())
 
     # ------------------------------------------------------------------ Python's protocols
+    def __getitem__(self, key: Any) -> Any:
+        return late(f"{self._composed_in}.geometry").subscript(self, key)
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        del tensor_contents
+        return str(late(f"{self._composed_in}.printing").text(self))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if not self.is_leaf:
+            raise RuntimeError(
+                "[deepcopy] Only Tensors created explicitly by the user (graph leaves) support the "
+                "deepcopy protocol at the moment\nhint: deepcopy x.detach(), or clone() it"
+            )
+        if id(self) not in memo:
+            memo[id(self)] = self.detach().clone().requires_grad_(self.requires_grad)
+        return memo[id(self)]
+
     def __str__(self) -> str:
         return repr(self)
 
@@ -249,20 +294,19 @@ class Composite(Tensor):  # type: ignore[misc]
 class Wrapper(Composite):
     """One that PyTorch writes in Python, a tensor subclass: no block of memory to hand out."""
 
-    _called: tuple[str, str]  # what it is, and what to take instead
+    @property
+    def device(self) -> Any:
+        """Of the values."""
+        return self._kept.device
 
-    def as_subclass(self, cls: type) -> Any:
-        """The same tensor as another object, whose type is the same.
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values."""
+        return int(self._kept.nbytes)
 
-        Raises:
-            TypeError: another type is asked for.
-        """
-        if cls is not type(self):
-            raise TypeError(
-                f"[as_subclass] a {self._called[0]} cannot be a {cls.__name__}\n"
-                "hint: wrap it instead"
-            )
-        return self._like(self._kept)
+    @property
+    def _version(self) -> int:
+        return int(self._kept._version)
 
     def _untyped(self, name: str) -> NoReturn:
         raise RuntimeError(
@@ -302,3 +346,29 @@ class Wrapper(Composite):
         raise BufferError(
             f"[dlpack] a {self._called[0]} is no block of memory\nhint: {self._called[1]}"
         )
+
+
+GEOMETRY = (
+    "squeeze_ unsqueeze_ transpose_ swapaxes_ swapdims_ t_ set_ resize_ resize_as_ as_strided "
+    "as_strided_"
+)  # methods that change the geometry of memory
+
+
+def refuse_methods(
+    kind: type[Composite], names: str, refuse: Callable[[str, Composite], NoReturn]
+) -> None:
+    """Gives a kind methods that raise, for a geometry of memory that is not there.
+
+    Args:
+        kind: the class.
+        names: of the methods, separated by spaces.
+        refuse: raises; called with the name and the tensor.
+    """
+    for name in names.split():
+
+        def method(self: Composite, *args: Any, _name: str = name, **kwargs: Any) -> NoReturn:
+            refuse(_name, self)
+
+        method.__name__ = name
+        method.__doc__ = f"Not for a {kind._called[0]}: `{name}` raises."
+        setattr(kind, name, method)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from flambeau.core.tensors import Tensor
+from flambeau.autograd.composition import Operator, Rule, Rules, larger, named
 from flambeau.masked import geometry, pointwise, reduce
 from flambeau.masked.tensor import MaskedTensor
 
-# Operators with a rule of their own; families are sets of names beside their functions.
-FUNCTIONS: dict[str, Callable[..., Any]] = {
+# Operators with a rule of their own; the others come in families.
+FUNCTIONS: dict[str, Rule] = {
     **{name: reduce.plain(name) for name in reduce.PLAIN},
     **{name: reduce.along(name) for name in reduce.ALONG},
     "norm": reduce.norm, "vector_norm": reduce.vector_norm, "all": reduce.all_of,
     "var": reduce.spread("var"), "std": reduce.spread("std"),
     "where": pointwise.where, "copy_": pointwise.copy_,
 }  # fmt: skip
-# These have in-place forms that would change a tensor's dtype or sizes.
-NEVER_IN_PLACE = frozenset({"angle", "isfinite", "isnan", "isreal", "ones_like", "positive",
-                            "signbit", "isclose"})  # fmt: skip
+# Of two operands, of which a masked one takes a number for the other.
+WITH_NUMBER = named("clamp clamp_ float_power float_power_ ones_like pow pow_ _rpow")
+NOT_OF_DATA = frozenset({"fill", "masked_fill", "zero"})  # they write data where nothing is
 
 
 def refuse(name: str, hint: str = "apply it to x.to_tensor(value), or to x.get_data()") -> NoReturn:
@@ -28,54 +27,44 @@ def refuse(name: str, hint: str = "apply it to x.to_tensor(value), or to x.get_d
     raise TypeError(f"[{name}] not implemented for masked tensors\nhint: {hint}")
 
 
-@functools.cache
-def _answer(op: Any) -> Callable[..., Any] | None:
-    name = op.__name__
-    if name in FUNCTIONS:
-        return FUNCTIONS[name]
-    if name in pointwise.LARGER:
-        return functools.partial(_larger, op, name)
-    base = name.removesuffix("_")
-    if base != name and base in NEVER_IN_PLACE:
-        return None
-    families = (
-        (pointwise.UNARY, base, pointwise.unary), (pointwise.BINARY, base, pointwise.binary),
-        (pointwise.KEPT, name, pointwise.kept), (geometry.MOVED, name, geometry.moved),
-    )  # fmt: skip
-    for names, key, function in families:
-        if key in names:
-            return functools.partial(_of, function, op, name)
-    return None
+def _on_data(operator: Operator) -> bool:
+    """Whether it is a method element by element, neither random nor an activation."""
+    if not operator.is_pointwise or operator.base in NOT_OF_DATA or operator.takes("generator"):
+        return False
+    homes = operator.homes
+    return "method" in homes and ("nn.functional" not in homes or "special" in homes)
 
 
-def _larger(op: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
-    """`max(x, y)` compares tensors; `max(x)` would reduce, which is `amax`."""
-    if not any(isinstance(x, Tensor) for x in (*args[1:], kwargs.get("other"))):
-        refuse(name, f"use a{name}, or arg{name}")
-    return _of(pointwise.binary, op, name, *args, **kwargs)
+def _reduced(op: Rule, name: str, args: Any, kwargs: Any) -> NoReturn:
+    del op, args, kwargs
+    refuse(name, f"use a{name}, or arg{name}")
 
 
-def _of(function: Callable[..., Any], op: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
-    if "input" in kwargs:
-        args, kwargs = (kwargs.pop("input"), *args), kwargs
-    return function(op, name, args, kwargs)
+FAMILIES = (
+    (named("max min"), larger(pointwise.binary, _reduced)),
+    (named(pointwise.KEPT), pointwise.kept),
+    (named(geometry.MOVED), geometry.moved),
+    (WITH_NUMBER, pointwise.unary),
+    (lambda x: _on_data(x) and x.operands == 1, pointwise.unary),
+    (_on_data, pointwise.binary),
+    (named("rsub"), pointwise.binary),
+)
+RULES = Rules(MaskedTensor, FUNCTIONS, FAMILIES, lambda name, tensor: refuse(name))
 
 
-def call(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def call(op: Rule, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """An operator with a masked operand.
 
     Raises:
         TypeError: masked tensors do not have the operator, or a dense tensor would take a result.
     """
-    function = _answer(op)
-    if function is None:
-        refuse(op.__name__)
-    if kwargs.pop("out", None) is not None:
-        raise ValueError(f"[{op.__name__}] masked tensors do not take out=\nhint: leave it away")
-    if op.__name__.endswith("_") and args and not isinstance(args[0], MaskedTensor):
-        refuse(op.__name__, "a dense tensor cannot take a masked result: leave the _ away")
-    if "self" in kwargs:
-        kwargs["input"] = kwargs.pop("self")
+    if RULES.rule(op) is not None:
+        if kwargs.pop("out", None) is not None:
+            raise ValueError(
+                f"[{op.__name__}] masked tensors do not take out=\nhint: leave it away"
+            )
+        if op.__name__.endswith("_") and args and not isinstance(args[0], MaskedTensor):
+            refuse(op.__name__, "a dense tensor cannot take a masked result: leave the _ away")
     if "axis" in kwargs:
         kwargs["dim"] = kwargs.pop("axis")
-    return function(*args, **kwargs)
+    return RULES.call(op, args, kwargs)

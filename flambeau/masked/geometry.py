@@ -6,18 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 import flambeau as torch
-from flambeau.masked.pointwise import operands
+from flambeau.masked.pointwise import masked_operands
 from flambeau.masked.tensor import MaskedTensor, masked
 
-MOVED = frozenset(
-    """
+MOVED = """
 _atleast_1d _atleast_2d _atleast_3d _broadcast_tensors _matrix_transpose _meshgrid adjoint
 broadcast_to cat chunk column_stack diagonal dsplit dstack expand expand_as flatten flip hsplit
 hstack index_select kron movedim narrow numpy_T permute ravel repeat reshape reshape_as roll select
 slice split split_with_sizes squeeze stack swapaxes swapdims t tensor_split tile transpose unbind
 unflatten unfold unsqueeze view view_as vsplit vstack
-""".split()
-)
+"""
 
 
 def moved(op: Callable[..., Any], name: str, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -27,7 +25,7 @@ def moved(op: Callable[..., Any], name: str, args: Any, kwargs: dict[str, Any]) 
         TypeError: a dense tensor stands among those that are joined.
     """
     for group in (*args, *kwargs.values()):
-        if isinstance(group, (list, tuple)) and 0 < len(operands(group)) < len(group):
+        if isinstance(group, (list, tuple)) and 0 < len(masked_operands(group)) < len(group):
             raise TypeError(
                 f"[{name}] masked and dense tensors cannot be joined\n"
                 "hint: masked_tensor(x, torch.ones_like(x, dtype=torch.bool))"
@@ -65,7 +63,7 @@ def subscript(tensor: Any, key: Any) -> Any:
     Raises:
         ValueError: the key is masked: it is not known what is chosen.
     """
-    if operands(key if isinstance(key, tuple) else (key,)):
+    if masked_operands(key if isinstance(key, tuple) else (key,)):
         raise ValueError(
             "[getitem] an index cannot be a masked tensor\nhint: x[index.to_tensor(False)]"
         )

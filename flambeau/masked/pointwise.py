@@ -2,50 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import flambeau as torch
+from flambeau.autograd.composition import operands
 from flambeau.masked.construct import taken
 from flambeau.masked.tensor import MaskedTensor, masked
 from flambeau.sparse.tensor import SparseTensor, like
 
-UNARY = frozenset(
-    """
-abs acos acosh angle asin asinh atan atanh bitwise_not ceil clamp conj_physical cos cosh deg2rad
-digamma erf erfc erfinv exp exp2 expm1 float_power floor frac i0 isfinite isnan isreal lgamma log
-log10 log1p log2 logit nan_to_num neg ones_like positive pow rad2deg reciprocal round rsqrt sgn
-sigmoid sign signbit sin sinc sinh sqrt square tan tanh trunc
-_rpow
-""".split()
-)
-BINARY = frozenset(
-    """
-add atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor div eq
-floor_divide fmax fmin fmod ge gt isclose le logaddexp logaddexp2 lt maximum minimum mul ne
-nextafter remainder sub
-_div_floor _div_trunc _rdiv _rfloordiv _rlshift _rmod _rrshift rsub
-""".split()
-)
-LARGER = frozenset({"max", "min"})  # one name for a reduction and for the larger of two
 # Operators that keep the elements: other dtypes, devices and copies of them.
-KEPT = frozenset(
-    """
+KEPT = """
 alias bfloat16 bool byte char clone conj contiguous cpu cuda double float half int long real
 resolve_conj resolve_neg short to type type_as type_of
-""".split()
-)
+"""
 
 
-def operands(values: Any) -> list[Any]:
-    """The masked tensors among arguments."""
-    found: list[Any] = []
-    for x in values:
-        if isinstance(x, MaskedTensor):
-            found.append(x)
-        elif isinstance(x, (list, tuple)):
-            found += operands(x)
-    return found
+masked_operands = functools.partial(operands, MaskedTensor)  # the masked tensors of arguments
 
 
 def require_same(name: str, one: Any, two: Any) -> None:
@@ -88,7 +62,7 @@ def binary(op: Callable[..., Any], name: str, args: Any, kwargs: dict[str, Any])
     Raises:
         ValueError: layouts or masks differ.
     """
-    pattern = operands((*args, *kwargs.values()))[0]
+    pattern = masked_operands((*args, *kwargs.values()))[0]
     return _applied(op, name, pattern, args, kwargs)
 
 

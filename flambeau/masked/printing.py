@@ -7,7 +7,7 @@ from typing import Any
 LEAST = 8  # columns of a gap
 
 
-def masked_repr(tensor: Any) -> str:
+def text(tensor: Any) -> str:
     """All elements; those that are not there as `--`."""
     dense = tensor.detach().to_dense()
     data, mask = dense._kept.tolist(), dense._mask.tolist()

@@ -11,13 +11,12 @@ Data may be strided or sparse (COO and CSR); then data and mask keep the same pl
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 import flambeau as torch
-from flambeau.autograd.composite import Composite, Wrapper, hollow
+from flambeau.autograd.composite import GEOMETRY, Composite, Wrapper, hollow, refuse_methods
 from flambeau.core.tensors import Tensor
-from flambeau.ir.lock import importing
+from flambeau.ir.lock import importing, late
 
 LAYOUTS = (torch.strided, torch.sparse_coo, torch.sparse_csr)
 DTYPES = (torch.float16, torch.float32, torch.float64, torch.bool, torch.int8, torch.int16,
@@ -47,7 +46,7 @@ class MaskedTensor(Wrapper):
 
     _mask: Any
     _made_by = ("MaskedTensor", "torch.masked.masked_tensor(data, mask)")
-    _composed_by = "flambeau.masked.dispatch"
+    _composed_in = "flambeau.masked"
     _called = ("masked tensor", "x.to_tensor(value), or x.get_data()")
 
     def __new__(cls, data: Any, mask: Any, requires_grad: bool = False) -> Any:
@@ -135,11 +134,6 @@ class MaskedTensor(Wrapper):
         return self._kept.layout
 
     @property
-    def device(self) -> Any:
-        """Of the data."""
-        return self._kept.device
-
-    @property
     def is_sparse(self) -> bool:
         """Whether the layout is `torch.sparse_coo`."""
         return self.layout is torch.sparse_coo
@@ -159,15 +153,6 @@ class MaskedTensor(Wrapper):
     def is_contiguous(self, memory_format: Any = torch.contiguous_format) -> bool:
         """Whether the data are."""
         return bool(self._kept.is_contiguous(memory_format=memory_format))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the data."""
-        return int(self._kept.nbytes)
-
-    @property
-    def _version(self) -> int:
-        return int(self._kept._version)
 
     # ------------------------------------------------------------------ gradients: the data's
     def _like(self, values: Any) -> Any:
@@ -234,12 +219,6 @@ class MaskedTensor(Wrapper):
         return int(self.to_dense()._kept.__index__())
 
     # ------------------------------------------------------------------ Python's protocols
-    def __getitem__(self, key: Any) -> Any:
-        with importing:
-            from flambeau.masked.geometry import subscript
-
-        return subscript(self, key)
-
     def __setitem__(self, key: Any, value: Any) -> None:
         with importing:
             from flambeau.masked.dispatch import refuse
@@ -248,13 +227,6 @@ class MaskedTensor(Wrapper):
 
     def __iter__(self) -> Any:
         return iter(self.unbind(0))
-
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
-        with importing:
-            from flambeau.masked.printing import masked_repr
-
-        del tensor_contents
-        return masked_repr(self)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         del protocol
@@ -268,27 +240,19 @@ class MaskedTensor(Wrapper):
         return memo[id(self)]
 
 
-def _refusing(name: str) -> Callable[..., NoReturn]:
-    """A method for what tensors of one layout have, or for another geometry of the same memory."""
-
-    def method(self: MaskedTensor, *args: Any, **kwargs: Any) -> NoReturn:
-        with importing:
-            from flambeau.masked.dispatch import refuse
-
-        refuse(name)
-
-    method.__name__ = name
-    method.__doc__ = f"Not for masked tensors: `{name}` raises TypeError."
-    return method
+def _refuse(name: str, tensor: Composite) -> NoReturn:
+    del tensor
+    late("flambeau.masked.dispatch").refuse(name)
+    raise AssertionError(name)
 
 
-for _name in ("_indices", "_nnz", "_values", "ccol_indices", "coalesce", "col_indices",
-              "crow_indices", "dense_dim", "indices", "is_coalesced", "row_indices", "sparse_dim",
-              "sparse_mask", "sparse_resize_", "sparse_resize_and_clear_", "to_sparse_bsc",
-              "to_sparse_bsr", "to_sparse_csc", "values", "to_padded_tensor", "squeeze_",
-              "unsqueeze_", "transpose_", "swapaxes_", "swapdims_", "t_", "set_", "resize_",
-              "resize_as_", "as_strided", "as_strided_"):  # fmt: skip
-    setattr(MaskedTensor, _name, _refusing(_name))
+refuse_methods(
+    MaskedTensor,
+    "_indices _nnz _values ccol_indices coalesce col_indices crow_indices dense_dim indices "
+    "is_coalesced row_indices sparse_dim sparse_mask sparse_resize_ sparse_resize_and_clear_ "
+    "to_sparse_bsc to_sparse_bsr to_sparse_csc values to_padded_tensor " + GEOMETRY,
+    _refuse,
+)
 
 
 # ------------------------------------------------------------------------------ making them

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, NoReturn
 
+from flambeau.autograd.composition import Rule, Rules, larger, named
 from flambeau.nested import attention, geometry, pointwise, products, reduce, selection, several
-from flambeau.nested.tensor import StridedTensor
+from flambeau.nested.tensor import NestedTensor, StridedTensor
 
-# Operators with a rule of their own; families are in `pointwise.NAMES`, `reduce.REDUCTIONS`,
-# `reduce.ALONG`.
-FUNCTIONS: dict[str, Callable[..., Any]] = {
+# Operators with a rule of their own; the others come in families.
+FUNCTIONS: dict[str, Rule] = {
     "transpose": geometry.transpose, "swapaxes": geometry.transpose,
     "swapdims": geometry.transpose, "_matrix_transpose": geometry.last_two,
     "numpy_T": geometry.reversed_dims, "permute": geometry.permute,
@@ -30,41 +30,13 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "_rmatmul": lambda input, other: products.matmul(other, input),
     "embedding": products.embedding, "scaled_dot_product_attention": attention.attention,
 }  # fmt: skip
-
-
-@functools.cache
-def _answer(op: Any) -> Callable[..., Any] | None:
-    name = op.__name__
-    if name in FUNCTIONS:
-        return FUNCTIONS[name]
-    if name in ("layer_norm", "rms_norm"):
-        return products.normalised(op, name)
-    if name in pointwise.BINARY:
-        return _larger(op, name)
-    families = ((reduce.REDUCTIONS, reduce.reduction), (reduce.ALONG, reduce.along))
-    for names, function in families:
-        if name in names:
-            return _of(function, op, name)
-    if name in pointwise.NAMES or name.removesuffix("_") in pointwise.NAMES:
-        return _of(pointwise.call, op, name)
-    return None
-
-
-def _of(function: Callable[..., Any], op: Any, name: str) -> Callable[..., Any]:
-    return lambda *args, **kwargs: function(op, name, args, kwargs)
-
-
-def _larger(op: Any, name: str) -> Callable[..., Any]:
-    """`max(x, y)` compares tensors, `max(x, 1)` reduces."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        from flambeau.core.tensors import is_tensor
-
-        second = args[1] if len(args) > 1 else kwargs.get("other")
-        function = pointwise.call if is_tensor(second) else reduce.reduction
-        return function(op, name, args, kwargs)
-
-    return call
+FAMILIES = (
+    (named("layer_norm rms_norm"), products.normalised),
+    (named("max min"), larger(pointwise.call, reduce.reduction)),
+    (named(*reduce.REDUCTIONS), reduce.reduction),
+    (named(*reduce.ALONG), reduce.along),
+    (lambda operator: operator.is_pointwise, pointwise.call),
+)
 
 
 def refuse(name: str, tensor: Any) -> NoReturn:
@@ -76,34 +48,17 @@ def refuse(name: str, tensor: Any) -> NoReturn:
     )
 
 
-def call(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+RULES = Rules(NestedTensor, FUNCTIONS, FAMILIES, refuse)
+
+
+def call(op: Rule, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """An operator with a nested operand.
 
     Raises:
         NotImplementedError: nested tensors do not have the operator.
     """
     operands = pointwise.nested_operands((*args, *kwargs.values()))
-    function = _answer(op)
-    if function is None:
-        refuse(op.__name__, operands[0])
-    if "self" in kwargs:
-        kwargs["input"] = kwargs.pop("self")
-    out = kwargs.pop("out", None)
-    if any(isinstance(x, StridedTensor) for x in operands):
-        result = several.call(function, op, args, kwargs)
-    else:
-        result = function(*args, **kwargs)
-    return result if out is None else _into(op.__name__, out, result)
-
-
-def _into(name: str, out: Any, result: Any) -> Any:
-    from flambeau.nested.tensor import NestedTensor
-
-    if isinstance(out, NestedTensor) != isinstance(result, NestedTensor):
-        raise RuntimeError(
-            f"[{name}] out= does not fit the result: one is nested, the other is not\n"
-            "hint: leave out= away"
-        )
-    if not isinstance(out, NestedTensor) and tuple(out.shape) != tuple(result.shape):
-        out.resize_(tuple(result.shape))
-    return out.copy_(result)
+    rule = RULES.rule(op)
+    if rule is None or not any(isinstance(x, StridedTensor) for x in operands):
+        return RULES.call(op, args, kwargs)
+    return RULES.apply(partial(several.call, rule, op), op.__name__, args, kwargs)

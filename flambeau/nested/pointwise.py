@@ -6,50 +6,17 @@ sample is repeated for each of its rows.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import flambeau as torch
+from flambeau.autograd.composite import mapped
+from flambeau.autograd.composition import operands
 from flambeau.nested import padded
-from flambeau.nested.tensor import JaggedTensor, NestedTensor, refuse, rewrapped
+from flambeau.nested.tensor import JaggedTensor, NestedTensor, refuse
 
-NAMES = frozenset(
-    """
-_alpha_dropout _div_floor _div_trunc _dropout _native_dropout _rdiv _rfloordiv _rlshift _rmod _rpow
-_rrshift abs acos acosh add addcdiv addcmul airy_ai angle asin asinh atan atan2 atanh bernoulli
-bessel_j0 bessel_j1 bessel_y0 bessel_y1 bfloat16 bitwise_and bitwise_left_shift bitwise_not
-bitwise_or bitwise_right_shift bitwise_xor bool byte cauchy_ cdouble ceil celu cfloat chalf char
-chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w clamp
-clamp_max clamp_min clone conj_physical copysign cos cosh deg2rad digamma div double elu empty_like
-entr eq erf erfc erfcx erfinv exp exp2 expm1 exponential_ fill float float_power floor floor_divide
-fmax fmin fmod frac frexp full_like gcd ge gelu geometric_ gt half hardshrink hardsigmoid hardswish
-hardtanh heaviside hermite_polynomial_h hermite_polynomial_he hypot i0 i0e i1 i1e igamma igammac
-int isclose isfinite isinf isnan isneginf isposinf isreal laguerre_polynomial_l lcm ldexp le
-leaky_relu legendre_polynomial_p lerp lgamma log log10 log1p log2 log_ndtr log_normal_ logaddexp
-logaddexp2 logical_and logical_not logical_or logical_xor logit logsigmoid long lt masked_fill
-maximum minimum mish modified_bessel_i0 modified_bessel_i1 modified_bessel_k0 modified_bessel_k1
-mul multigammaln mvlgamma nan_to_num ndtr ndtri ne neg nextafter normal_ ones_like polar polygamma
-positive pow rad2deg rand_like randint_like randn_like random_ reciprocal relu relu6 remainder
-round rsqrt rsub scaled_modified_bessel_k0 scaled_modified_bessel_k1 selu sgn
-shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v
-shifted_chebyshev_polynomial_w short sigmoid sign signbit silu sin sinc sinh softplus softshrink
-softsign spherical_bessel_j0 sqrt square sub tan tanh tanhshrink threshold to trunc type_as
-uniform_ where xlog1py xlogy zero_ zeros_like zeta
-""".split()
-)
-# One name for a reduction and for the larger of two.
-BINARY = frozenset({"max", "min"})
-
-
-def nested_operands(values: Any) -> list[Any]:
-    """The nested tensors among arguments."""
-    found: list[Any] = []
-    for x in values:
-        if isinstance(x, NestedTensor):
-            found.append(x)
-        elif isinstance(x, (list, tuple)):
-            found += nested_operands(x)
-    return found
+nested_operands = functools.partial(operands, NestedTensor)  # the nested tensors of arguments
 
 
 def call(op: Callable[..., Any], name: str, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -77,7 +44,7 @@ def call(op: Callable[..., Any], name: str, args: Any, kwargs: dict[str, Any]) -
 
 def wrapped(pattern: Any, result: Any) -> Any:
     """Values (or several) as nested tensors like a pattern."""
-    return rewrapped(lambda x: pattern if x is pattern._kept else pattern._like(x), result)
+    return mapped(lambda x: pattern if x is pattern._kept else pattern._like(x), result)
 
 
 def _aligned(name: str, pattern: Any, x: Any) -> Any:

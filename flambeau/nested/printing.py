@@ -8,7 +8,7 @@ from flambeau.core import printing
 from flambeau.nested.tensor import JaggedTensor
 
 
-def nested_repr(tensor: Any) -> str:
+def text(tensor: Any) -> str:
     """Sizes and offsets of a jagged tensor; the samples of one of layout strided."""
     gradient = printing.gradient_note(tensor)
     if isinstance(tensor, JaggedTensor):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import flambeau as torch
+from flambeau.autograd.composition import Rule
 from flambeau.nested import padded
 from flambeau.nested.tensor import JaggedTensor, jagged, refuse
 
@@ -33,17 +34,16 @@ def _only_input(name: str, first: Any, *others: Any) -> None:
         refuse(name, f"{name}(): weights of nested tensors are dense", "unbind() nested weights")
 
 
-def normalised(op: Callable[..., Any], name: str) -> Callable[..., Any]:
+def normalised(op: Rule, name: str, args: Any, kwargs: Any) -> Any:
     """`layer_norm` and `rms_norm` over the last dimensions, for `layer_norm` ragged ones too."""
-
-    def call(input: Any, normalized_shape: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002
-        _only_input(name, input)
-        shape = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
-        if len(shape) >= input.dim() - input._ragged_idx:
-            return _normalised_samples(op, name, input, tuple(shape), args, kwargs)
-        return input._like(op(input._kept, normalized_shape, *args, **kwargs))
-
-    return call
+    arguments, options = list(args), dict(kwargs)
+    tensor = arguments.pop(0)
+    sizes = arguments.pop(0) if arguments else options.pop("normalized_shape")
+    _only_input(name, tensor)
+    shape = (sizes,) if isinstance(sizes, int) else sizes
+    if len(shape) >= tensor.dim() - tensor._ragged_idx:
+        return _normalised_samples(op, name, tensor, tuple(shape), arguments, options)
+    return tensor._like(op(tensor._kept, sizes, *arguments, **options))
 
 
 def _normalised_samples(

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 import flambeau as torch
+from flambeau.autograd.composite import mapped
 from flambeau.ir.lock import importing
 from flambeau.nested import padded
-from flambeau.nested.tensor import jagged, refuse, rewrapped
+from flambeau.nested.tensor import jagged, refuse
 
 
 def _lowest(x: Any) -> Any:
@@ -77,7 +78,7 @@ def reduction(op: Callable[..., Any], name: str, args: Any, kwargs: dict[str, An
         RuntimeError: it would reduce the batch but not the ragged dimension.
     """
     arguments, options = list(args), dict(kwargs)
-    tensor = arguments[0] if arguments else options.pop("input")
+    tensor = arguments[0]
     dim = _take_dim(name, arguments, options)
     rest = arguments[1:]
     whole = _without_holes(tensor)
@@ -118,7 +119,7 @@ def _over_regular(
 
 
 def _again(found: Any, ragged: Any, r: int) -> Any:
-    return rewrapped(lambda x: jagged(x, ragged, r), found)
+    return mapped(lambda x: jagged(x, ragged, r), found)
 
 
 def _over_batch(
@@ -166,7 +167,7 @@ def _without_holes(tensor: Any) -> Any:
 def along(op: Callable[..., Any], name: str, args: Any, kwargs: dict[str, Any]) -> Any:
     """What runs along one dimension of a jagged tensor and keeps the others."""
     arguments, options = list(args), dict(kwargs)
-    tensor = arguments[0] if arguments else options.pop("input")
+    tensor = arguments[0]
     dim = _take_dim(name, arguments, options)
     if dim is None:
         dim = -1 if name in LAST_BY_DEFAULT else tensor.dim() - 1

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import flambeau as torch
+from flambeau.autograd.composite import mapped
+from flambeau.autograd.composition import Rule, described
 from flambeau.ir.lock import importing
 from flambeau.nested import pointwise
 from flambeau.nested.attention import attention
@@ -23,7 +25,6 @@ from flambeau.nested.tensor import (
     StridedTensor,
     jagged,
     refuse,
-    rewrapped,
     strided,
 )
 
@@ -39,7 +40,7 @@ PER_SAMPLE = frozenset({
 })  # fmt: skip
 
 
-def call(function: Callable[..., Any], op: Any, args: Sequence[Any], kwargs: Any) -> Any:
+def call(function: Rule, op: Rule, *args: Any, **kwargs: Any) -> Any:
     """An operator of which an operand is nested and strided."""
     name = op.__name__
     own = _OWN.get(name)
@@ -49,8 +50,7 @@ def call(function: Callable[..., Any], op: Any, args: Sequence[Any], kwargs: Any
     if any(not isinstance(x, StridedTensor) for x in operands):
         refuse(name, "operands are nested tensors of different layouts",
                "as_nested_tensor(x, layout=torch.jagged)")  # fmt: skip
-    elementwise = name in pointwise.NAMES or name.removesuffix("_") in pointwise.NAMES
-    if elementwise and not _has_dense((*args, *kwargs.values())):
+    if described(op).is_pointwise and not _has_dense((*args, *kwargs.values())):
         return _elementwise(op, name, operands, args, kwargs)
     if name in ("bmm", "matmul") and len(operands) == 2:
         return _products(op, operands)
@@ -151,7 +151,7 @@ def _as_jagged(function: Callable[..., Any], args: Sequence[Any], kwargs: Any) -
 
 
 def _again(result: Any) -> Any:
-    return rewrapped(lambda x: from_jagged(x) if isinstance(x, JaggedTensor) else x, result)
+    return mapped(lambda x: from_jagged(x) if isinstance(x, JaggedTensor) else x, result)
 
 
 # ------------------------------------------------------------------------------ per sample

@@ -13,11 +13,11 @@ the values (docs/design.md, § 10e).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import flambeau as torch
-from flambeau.autograd.composite import Wrapper, hollow
+from flambeau.autograd.composite import GEOMETRY, Composite, Wrapper, hollow, refuse_methods
 from flambeau.core.tensors import Tensor
 from flambeau.ir.lock import importing
 from flambeau.nested.ragged import Ragged, Sizes
@@ -28,16 +28,6 @@ def refuse(op: str, what: str, hint: str = "apply it to values(), or to_padded_t
     raise RuntimeError(f"[{op}] {what}\nhint: {hint}")
 
 
-def rewrapped(function: Callable[[Any], Any], result: Any) -> Any:
-    """A result, or several with their names, with a function applied to each tensor."""
-    if isinstance(result, torch.Tensor):
-        return function(result)
-    if isinstance(result, (list, tuple)):
-        items = [rewrapped(function, item) for item in result]
-        return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
-    return result
-
-
 class NestedTensor(Wrapper):
     """A batch whose samples have sizes of their own.
 
@@ -46,18 +36,13 @@ class NestedTensor(Wrapper):
 
     _ndim: int
     _made_by = ("NestedTensor", "torch.nested.nested_tensor(...)")
-    _composed_by = "flambeau.nested.dispatch"
+    _composed_in = "flambeau.nested"
     _called = ("nested tensor", "x.values(), or x.to_padded_tensor(0.0)")
 
     @property
     def is_nested(self) -> bool:
         """True."""
         return True
-
-    @property
-    def device(self) -> Any:
-        """Of the values."""
-        return self._kept.device
 
     def numel(self) -> int:
         """Number of elements of all samples."""
@@ -100,11 +85,6 @@ class NestedTensor(Wrapper):
         self._kept.share_memory_()
         return self
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the values."""
-        return int(self._kept.nbytes)
-
     def _only_element(self) -> Any:
         return torch.cat([p.reshape(-1) for p in self._parts()]).item()
 
@@ -127,17 +107,7 @@ class NestedTensor(Wrapper):
         pairs = zip(self._parts(), other._parts(), strict=True)
         return all(torch.equal(one, two) for one, two in pairs)
 
-    @property
-    def _version(self) -> int:
-        return int(self._kept._version)
-
     # ------------------------------------------------------------------ Python's protocols
-    def __getitem__(self, key: Any) -> Any:
-        with importing:
-            from flambeau.nested.geometry import subscript
-
-        return subscript(self, key)
-
     def __setitem__(self, key: Any, value: Any) -> None:
         raise NotImplementedError(
             "[setitem] not implemented for nested tensors\n"
@@ -147,42 +117,15 @@ class NestedTensor(Wrapper):
     def __iter__(self) -> Any:
         return iter(self._parts())
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
-        with importing:
-            from flambeau.nested.printing import nested_repr
 
-        del tensor_contents
-        return nested_repr(self)
-
-    def __deepcopy__(self, memo: dict[Any, Any]) -> Any:
-        if not self.is_leaf:
-            raise RuntimeError(
-                "[deepcopy] Only Tensors created explicitly by the user (graph leaves) support the "
-                "deepcopy protocol at the moment\nhint: deepcopy x.detach(), or clone() it"
-            )
-        if id(self) not in memo:
-            copied = self._like(self._kept.detach().clone())
-            memo[id(self)] = copied.requires_grad_(self.requires_grad)
-        return memo[id(self)]
+def _refuse(name: str, tensor: Composite) -> NoReturn:
+    raise NotImplementedError(
+        f"[{name}] not implemented for nested tensors of layout {tensor.layout}\n"
+        "hint: the operator without _, or nested_tensor_from_jagged"
+    )
 
 
-def _refusing(name: str) -> Callable[..., NoReturn]:
-    """A method for what would change the geometry of memory that is not there."""
-
-    def method(self: NestedTensor, *args: Any, **kwargs: Any) -> NoReturn:
-        raise NotImplementedError(
-            f"[{name}] not implemented for nested tensors of layout {self.layout}\n"
-            "hint: the operator without _, or nested_tensor_from_jagged"
-        )
-
-    method.__name__ = name
-    method.__doc__ = f"Not for nested tensors: `{name}` raises NotImplementedError."
-    return method
-
-
-for _name in ("squeeze_", "unsqueeze_", "transpose_", "swapaxes_", "swapdims_", "t_", "set_",
-              "resize_", "resize_as_", "as_strided", "as_strided_"):  # fmt: skip
-    setattr(NestedTensor, _name, _refusing(_name))
+refuse_methods(NestedTensor, GEOMETRY, _refuse)
 
 
 # ------------------------------------------------------------------------------ one ragged dim

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
-from flambeau.language.definition import REGISTRY
+from flambeau.autograd.composition import Operator, Rule, Rules, described, operands
 from flambeau.sparse import blocks, convert, geometry, pointwise, products, reduce
-from flambeau.sparse.tensor import BLOCKS, SparseTensor, layout_name, take_over
+from flambeau.sparse.tensor import BLOCKS, SparseTensor, layout_name
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
+FUNCTIONS: dict[str, Rule] = {
     "add": pointwise.add, "sub": pointwise.sub, "subtract": pointwise.sub, "rsub": pointwise.rsub,
     "add_": pointwise.add_, "sub_": pointwise.sub_, "subtract_": pointwise.sub_,
     "mul": pointwise.mul, "multiply": pointwise.mul, "mul_": pointwise.mul_,
@@ -33,43 +32,25 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "concat": geometry.cat, "concatenate": geometry.cat, "stack": geometry.stack,
     "vstack": geometry.vstack, "hstack": geometry.hstack,
 }  # fmt: skip
-CONVERSIONS = ("double", "float", "half", "bfloat16", "int", "long", "short", "char", "byte",
-               "bool", "cdouble", "cfloat")  # fmt: skip
 
 
-@functools.cache
-def _names() -> frozenset[str]:
-    return frozenset(definition.name for definition in REGISTRY.values())
+def _on_values(operator: Operator) -> bool:
+    """Whether it is the operator on the values: of one operand, whose zeros stay."""
+    if operator.definition is None or operator.in_place or operator.operands != 1:
+        return False
+    return operator.is_pointwise and operator.definition.options.preserves_zeros
 
 
-def _of_engine(op: Any) -> bool:
-    """Whether an op is nobody's definition: then it is the backward of one."""
-    return op.__name__ not in _names() and op.__name__.removesuffix("_") not in _names()
+def _refuse(name: str, tensor: Any) -> NoReturn:
+    raise NotImplementedError(
+        f"[{name}] not implemented for sparse tensors ({layout_name(tensor)})\n"
+        "hint: convert with to_dense(), or apply it to values()"
+    )
 
 
-@functools.cache
-def _answer(op: Any) -> Callable[..., Any] | None:
-    name = op.__name__
-    if name in FUNCTIONS:
-        return FUNCTIONS[name]
-    if name in pointwise.ZERO_TO_ZERO or name in pointwise.LINEAR:
-        return pointwise.unary(op, name)
-    if name in CONVERSIONS:
-        return pointwise.converted(op, name)
-    if name.endswith("_") and not name.endswith("__"):
-        functional = REGISTRY.get(name[:-1])
-        inner = None if functional is None else _answer(functional.native)
-        return None if inner is None else _in_place(inner)
-    return None
-
-
-def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
-    def write(target: Any, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(target, SparseTensor):
-            return target.copy_(strided(function(target, *args, **kwargs)))
-        return take_over(target, function(target, *args, **kwargs))
-
-    return write
+RULES = Rules(
+    SparseTensor, FUNCTIONS, ((_on_values, pointwise.on_values),), _refuse, derives_in_place=True
+)
 
 
 def strided(value: Any) -> Any:
@@ -81,51 +62,16 @@ def strided(value: Any) -> Any:
     return value
 
 
-def call(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def call(op: Rule, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """An operator with a sparse operand.
 
     Raises:
         NotImplementedError: sparse tensors do not have the operator.
     """
-    function = _answer(op)
-    if function is not None and not _knows_layout(op.__name__, (*args, *kwargs.values())):
-        function = None
-    if function is None:
-        if _of_engine(op):  # derivatives are linear: a sparse gradient is a gradient
-            return op(*strided(tuple(args)), **{k: strided(v) for k, v in kwargs.items()})
-        found = _first_sparse((*args, *kwargs.values()))
-        raise NotImplementedError(
-            f"[{op.__name__}] not implemented for sparse tensors ({layout_name(found)})\n"
-            "hint: convert with to_dense(), or apply it to values()"
-        )
-    out = kwargs.pop("out", None)
-    if "self" in kwargs:
-        kwargs["input"] = kwargs.pop("self")
-    result = function(*args, **kwargs)
-    return result if out is None else _into(out, result)
-
-
-def _knows_layout(name: str, values: Sequence[Any]) -> bool:
-    """Whether an operator with operands in blocks is one of those that know them."""
-    if not any(isinstance(x, SparseTensor) and x._kind in BLOCKS for x in values):
-        return True
-    return blocks.answers(name) or name not in FUNCTIONS
-
-
-def _first_sparse(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return next((item for item in map(_first_sparse, value) if item is not None), None)
-    return value if isinstance(value, SparseTensor) else None
-
-
-def _into(out: Any, result: Any) -> Any:
-    """`out=`: a strided or sparse tensor that takes the result."""
-    if isinstance(out, SparseTensor):
-        return take_over(out, result.to(out.dtype))
-    if isinstance(result, SparseTensor):
-        raise RuntimeError(
-            "[out] a sparse result does not fit a strided tensor\nhint: leave out= away"
-        )
-    if tuple(out.shape) != tuple(result.shape):
-        out.resize_(tuple(result.shape))
-    return out.copy_(result)
+    if described(op).definition is None and RULES.rule(op) is None:  # a derivative, so linear
+        return op(*strided(tuple(args)), **{k: strided(v) for k, v in kwargs.items()})
+    sparse = operands(SparseTensor, (*args, *kwargs.values()))
+    of_blocks = any(x._kind in BLOCKS for x in sparse)
+    if of_blocks and op.__name__ in FUNCTIONS and not blocks.answers(op.__name__):
+        _refuse(op.__name__, sparse[0])
+    return RULES.call(op, args, kwargs)

@@ -7,35 +7,32 @@ have it for sparse tensors; nor is it here.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable
 from typing import Any
 
 import flambeau as torch
+from flambeau.autograd.composite import mapped
+from flambeau.autograd.composition import Rule, described
 from flambeau.sparse import blocks, convert
 from flambeau.sparse import tensor as parts
 from flambeau.sparse.tensor import SparseTensor, like, make
 
-# Keep sums: f(a) + f(b) = f(a + b), so values of one place need not be added first.
-LINEAR = ("neg", "negative", "conj_physical", "rad2deg", "deg2rad", "positive")
-ZERO_TO_ZERO = (
-    "abs", "absolute", "asin", "arcsin", "asinh", "arcsinh", "atan", "arctan", "atanh", "arctanh",
-    "ceil", "erf", "erfinv", "expm1", "floor", "frac", "isinf", "isnan", "isneginf", "isposinf",
-    "log1p", "nan_to_num", "relu", "round", "sgn", "sign", "signbit", "sin", "sinh", "sqrt",
-    "square", "tan", "tanh", "trunc", "fix", "threshold_backward",
-)  # fmt: skip
-
 Scalar = (bool, int, float, complex)
 
 
-def unary(op: Any, name: str) -> Callable[..., Any]:
-    """An operator of one operand, for sparse tensors."""
-    linear = name in LINEAR
+def on_values(op: Rule, name: str, args: Any, kwargs: Any) -> Any:
+    """An operator of one operand; an operator that is not linear needs each place once.
 
-    def on_values(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-        whole = tensor if linear else _settled(tensor)
-        return like(whole, op(whole._kept, *args, **kwargs))
-
-    return on_values
+    A conversion keeps duplicates, and returns a tensor that has the dtype already.
+    """
+    first, *others = args
+    definition = described(op).definition
+    assert definition is not None, name
+    options = definition.options
+    whole = first if options.linear or options.returns_self else _settled(first)
+    result = op(whole._kept, *others, **kwargs)
+    if options.returns_self and result is whole._kept:
+        return whole
+    return mapped(lambda values: like(whole, values), result)
 
 
 def _settled(tensor: Any) -> Any:
@@ -224,17 +221,6 @@ def to(self: Any, *args: Any, **kwargs: Any) -> Any:
         return self.to(self.dtype)
     moved = self._kept.to(*args, **kwargs)
     return self if moved is self._kept else like(self, moved)
-
-
-def converted(op: Any, name: str) -> Callable[..., Any]:
-    """`x.double()` and its like."""
-    del name
-
-    def on_values(tensor: Any, **kwargs: Any) -> Any:
-        moved = op(tensor._kept, **kwargs)
-        return tensor if moved is tensor._kept else like(tensor, moved)
-
-    return on_values
 
 
 def clone(input: Any, *, memory_format: Any = None) -> Any:  # noqa: A002

@@ -18,7 +18,7 @@ NAMES = {
 }
 
 
-def sparse_repr(tensor: Any) -> str:
+def text(tensor: Any) -> str:
     """Indices and values, then what a dense tensor notes, sizes and layout."""
     indent = len(PREFIX)
     parts = [

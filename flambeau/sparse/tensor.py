@@ -22,7 +22,6 @@ import flambeau as torch
 from flambeau.autograd.composite import Composite, hollow, zero
 from flambeau.core import tensors
 from flambeau.core.tensors import Tensor
-from flambeau.ir.lock import importing
 
 ROW_MAJOR = torch.sparse_csr
 COLUMN_MAJOR = torch.sparse_csc
@@ -62,7 +61,8 @@ class SparseTensor(Composite):
     _index: tuple[Any, ...]
     _unique: bool
     _made_by = ("SparseTensor", "torch.sparse_coo_tensor(...)")
-    _composed_by = "flambeau.sparse.dispatch"
+    _composed_in = "flambeau.sparse"
+    _called = ("sparse tensor", "to_dense()")
 
     # ------------------------------------------------------------------ what kind of tensor
     @property
@@ -95,17 +95,11 @@ class SparseTensor(Composite):
             )
         return values_at(gradient, self)
 
-    def as_subclass(self, cls: type) -> Any:
-        """The same tensor as another object; its type is the only one of sparse tensors.
-
-        Raises:
-            TypeError: another type is asked for.
-        """
-        if cls is not SparseTensor:
-            raise TypeError(
-                f"[as_subclass] a sparse tensor cannot be a {cls.__name__}\nhint: wrap it instead"
-            )
-        return like(self, self._kept)
+    def _overwrite(self, source: Any) -> Tensor:
+        if isinstance(self, SparseTensor):
+            return take_over(self, source)
+        dense = source.to_dense() if isinstance(source, SparseTensor) else source
+        return self.copy_(dense)
 
     # ------------------------------------------------------------------ what needs memory
     def stride(self, dim: int | None = None) -> Any:
@@ -183,21 +177,8 @@ class SparseTensor(Composite):
         return complex(self.item())
 
     # ------------------------------------------------------------------ Python's protocols
-    def __getitem__(self, key: Any) -> Any:
-        with importing:
-            from flambeau.sparse.geometry import subscript
-
-        return subscript(self, key)
-
     def __setitem__(self, key: Any, value: Any) -> None:
         refuse(self, "setitem", "make another tensor, or write to a dense one")
-
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
-        with importing:
-            from flambeau.sparse.printing import sparse_repr
-
-        del tensor_contents
-        return sparse_repr(self)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         del protocol
@@ -205,18 +186,6 @@ class SparseTensor(Composite):
         name = str(self._kind).removeprefix("torch.")
         leaf = self.requires_grad and self.is_leaf
         return rebuild, (name, index, kept, tuple(self.shape), self._unique, leaf)
-
-    def __deepcopy__(self, memo: dict[Any, Any]) -> Any:
-        if not self.is_leaf:
-            raise RuntimeError(
-                "[deepcopy] Only Tensors created explicitly by the user (graph leaves) support the "
-                "deepcopy protocol at the moment\nhint: deepcopy x.detach(), or clone() it"
-            )
-        if id(self) not in memo:
-            index = tuple(part.clone() for part in self._index)
-            copied = make(self._kind, index, self._kept.detach().clone(), self.shape, self._unique)
-            memo[id(self)] = copied.requires_grad_(self.requires_grad)
-        return memo[id(self)]
 
 
 # ------------------------------------------------------------------------------ making them

@@ -239,7 +239,7 @@ def empty_like(
 
 def _is_composed(x: Any) -> bool:
     """Whether a tensor is made of others: sparse, nested, masked. It has no memory of its own."""
-    return hasattr(type(x), "_composed_by")
+    return hasattr(type(x), "_composed_in")
 
 
 def _composed(op: Any, x: Any, *args: Any, **options: Any) -> Any:
