@@ -429,7 +429,7 @@ def _spread(value: Node) -> Node:
     """A constant tensor as one element, read everywhere."""
     if value.op != "full" or value.ndim == 0:
         return value
-    one = node("full", (), value.attributes, value.dtype, ())
+    one = node("full", (), attributes(**dict(value.attributes) | {"shape": ()}), value.dtype, ())
     packed = attributes(shape=value.shape, dimensions=())
     return node("broadcast", (one,), packed, value.dtype, value.shape)
 
