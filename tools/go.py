@@ -40,6 +40,7 @@ SANITIZED: tuple[str, ...] = (
     "tests/data",
     "tests/stress",
     "tests/profiler",
+    "tests/compiler/test_scratch_guards.py",
     "tests/ops/test_fuzzed_indices.py",
     "tests/ops/test_index_bounds.py",
     "tests/ops/test_ordering.py",
@@ -102,7 +103,7 @@ def parity(arguments: list[str]) -> int:
 
 
 def lint(arguments: list[str]) -> int:
-    """Check format, style and types of Python and C++; --fix repairs what can be."""
+    """Check format, style and types of Python, C++ and kernels; --fix repairs what can be."""
     prepare(DEVELOPMENT)
     native = sorted(map(str, build_native.SOURCES.rglob("*.[ch]*")))
     typed = [package for package in STRICTLY_TYPED if (ROOT / package).is_dir()]
@@ -111,6 +112,7 @@ def lint(arguments: list[str]) -> int:
         "ruff format": ["ruff", "format", *([] if fix else ["--check"]), "."],
         "ruff check": ["ruff", "check", *(["--fix"] if fix else []), "."],
         "clang-format": ["clang-format", *(["-i"] if fix else ["--dry-run", "-Werror"]), *native],
+        "kernels": ["python", "-m", "tools.template_lint", *(["--fix"] if fix else [])],
         "mypy": ["mypy", *typed],
         "mypy tutorials": ["mypy", "--config-file=", "--follow-imports=silent", TUTORIALS],
         "pyright tutorials": ["pyright", "--pythonpath", str(DEVELOPMENT.python), TUTORIALS],

@@ -1,0 +1,83 @@
+"""Checks the kernels' C: its format, and every sample of every template with all warnings.
+
+    python -m tools.template_lint [--fix]
+
+`compiler/templates/` names samples of each template's settings. The C compiler reads their texts
+for each target of this kind of processor, without generating code.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from flambeau.compiler import toolchain
+from flambeau.compiler.codegen.c.printer.c_printer import print_kernel
+from flambeau.compiler.codegen.c.printer.c_unit import render
+from flambeau.compiler.codegen.c.template import FOLDER, SUFFIX
+from flambeau.compiler.targets import TARGETS, Target
+from flambeau.compiler.templates import TEMPLATES
+from flambeau.compiler.templates.interface import Template
+from tools.build_native import ROOT
+
+# A kernel's parameters are those of all kernels, and some need not all of them.
+WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter")
+FORMATTER = Path(sys.executable).with_name("clang-format")
+
+
+def misformatted(fix: bool) -> Iterator[str]:
+    """Names of files that clang-format would change; `fix` changes them."""
+    for path in sorted(FOLDER.glob(f"*{SUFFIX}")):
+        text = path.read_text()
+        command = [str(FORMATTER), f"--assume-filename={ROOT / path.stem}"]
+        formatted = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
+        if formatted.stdout != text:
+            yield path.name
+            if fix:
+                path.write_text(formatted.stdout)
+
+
+def unit(template: Template[Any], target: Target) -> str:
+    """A translation unit of all samples of a template."""
+    kernels = []
+    for number, settings in enumerate(template.samples()):
+        kernel = template.interface(settings, target).kernel(template.name, settings)
+        kernels.append((f"sample_{number}", print_kernel(kernel, target)))
+    return render(kernels, target)
+
+
+def warnings(template: Template[Any], target: Target) -> str:
+    """What the C compiler says about the samples; the unit is then stored for a look."""
+    source = unit(template, target)
+    compiler = toolchain.find()
+    flags = [*compiler.flags(target), *WARNINGS, "-fsyntax-only", "-x", "c", "-"]
+    command = [*compiler.command, *flags]
+    result = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
+    if not result.returncode:
+        return ""
+    file = Path(tempfile.gettempdir()) / f"{template.name}.{target.name}.c"
+    file.write_text(source)
+    return f"{template.name} on {target.name}: {file}\n" + result.stderr[:2000]
+
+
+def main(fix: bool) -> int:
+    """Prints what is wrong; returns the exit status."""
+    files = list(misformatted(fix))
+    mistakes = [] if fix else [f"{name}: clang-format would change it (--fix)" for name in files]
+    machine = os.uname().machine
+    natives = [t for t in TARGETS.values() if not t.machines or machine in t.machines]
+    for template in TEMPLATES.values():
+        for target in natives:
+            mistakes += filter(None, [warnings(template, target)])
+    for mistake in mistakes:
+        print(mistake)
+    return int(bool(mistakes))
+
+
+if __name__ == "__main__":
+    sys.exit(main("--fix" in sys.argv[1:]))
