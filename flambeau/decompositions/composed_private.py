@@ -23,17 +23,6 @@ def _numpy_t(self: Tensor) -> Tensor:
 
 
 # ------------------------------------------------------------------------------ norms
-@composes("private._layer_norm_inner")
-def _layer_norm(
-    input: Tensor,  # noqa: A002
-    normalized_shape: Any,
-    weight: Any,
-    bias: Any,
-    eps: float,
-) -> Any:
-    return aten.native_layer_norm(input, tuple(normalized_shape), weight, bias, eps)
-
-
 @composes("private._batch_norm_train private._batch_norm_inner")
 def _batch_norm_train(input: Tensor, weight: Any, bias: Any, eps: float) -> Any:  # noqa: A002
     return aten.native_batch_norm(input, weight, bias, None, None, True, 0.1, eps)

@@ -21,15 +21,10 @@ def _direction(param: Tensor, grad: Tensor, weight_decay: float, maximize: bool)
 
 
 @composes("_sgd_step")
-def _sgd(param: Tensor, grad: Tensor, lr: float, weight_decay: float, maximize: bool) -> None:
-    aten.add_.Tensor(param, _direction(param, grad, weight_decay, maximize), alpha=-lr)
-
-
-@composes("_sgd_momentum_step")
-def _sgd_momentum(
+def _sgd(
     param: Tensor,
     grad: Tensor,
-    momentum_buffer: Tensor,
+    momentum_buffer: Tensor | None,
     lr: float,
     weight_decay: float,
     momentum: float,
@@ -37,10 +32,13 @@ def _sgd_momentum(
     nesterov: bool,
     maximize: bool,
 ) -> None:
-    grad = _direction(param, grad, weight_decay, maximize)
-    aten.mul_.Tensor(momentum_buffer, momentum)
-    aten.add_.Tensor(momentum_buffer, grad, alpha=1.0 - dampening)
-    step = aten.add.Tensor(grad, momentum_buffer, alpha=momentum) if nesterov else momentum_buffer
+    step = grad = _direction(param, grad, weight_decay, maximize)
+    if momentum_buffer is not None:
+        aten.mul_.Tensor(momentum_buffer, momentum)
+        aten.add_.Tensor(momentum_buffer, grad, alpha=1.0 - dampening)
+        step = (
+            aten.add.Tensor(grad, momentum_buffer, alpha=momentum) if nesterov else momentum_buffer
+        )
     aten.add_.Tensor(param, step, alpha=-lr)
 
 
@@ -50,6 +48,7 @@ def _adam(
     grad: Tensor,
     exp_avg: Tensor,
     exp_avg_sq: Tensor,
+    max_exp_avg_sq: Tensor | None,
     lr: float,
     beta1: float,
     beta2: float,
@@ -59,7 +58,9 @@ def _adam(
     bias_correction2_sqrt: float,
     decoupled: bool,
     maximize: bool,
-) -> None:
+) -> Any:
+    if max_exp_avg_sq is not None:
+        return NotImplemented
     if decoupled and weight_decay:
         grad = aten.neg(grad) if maximize else grad
         aten.mul_.Tensor(param, 1 - lr * weight_decay)
@@ -70,6 +71,7 @@ def _adam(
     aten.addcmul_(exp_avg_sq, grad, grad, value=1 - beta2)
     root = aten.div.Tensor(aten.sqrt(exp_avg_sq), bias_correction2_sqrt)
     aten.addcdiv_(param, exp_avg, aten.add_.Tensor(root, eps), value=-lr / bias_correction1)
+    return None
 
 
 @composes("_rmsprop_step")
@@ -77,18 +79,23 @@ def _rmsprop(
     param: Tensor,
     grad: Tensor,
     square_avg: Tensor,
+    grad_avg: Tensor | None,
+    momentum_buffer: Tensor | None,
     lr: float,
     alpha: float,
     eps: float,
     weight_decay: float,
     momentum: float,
     maximize: bool,
-) -> None:
+) -> Any:
+    if grad_avg is not None or momentum_buffer is not None:
+        return NotImplemented
     grad = _direction(param, grad, weight_decay, maximize)
     aten.mul_.Tensor(square_avg, alpha)
     aten.addcmul_(square_avg, grad, grad, value=1 - alpha)
     root = aten.add_.Tensor(aten.sqrt(square_avg), eps)
     aten.addcdiv_(param, grad, root, value=-lr)
+    return None
 
 
 @composes("_adagrad_step")

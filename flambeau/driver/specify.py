@@ -25,6 +25,7 @@ from flambeau.ir.size_program import Program
 from flambeau.language import layout
 from flambeau.language.definition import Dense, Overload, View, evaluate
 from flambeau.language.promotion import CATEGORY, can_cast
+from flambeau.prims.annotation import stops_gradient
 
 # Stands for an output that does not exist in a class of calls (the gradient of an unused operand).
 ABSENT = node("absent", (), (), "f32", ())
@@ -123,19 +124,19 @@ def _outputs(
 ) -> list[GraphOutput]:
     if variant == "inplace":
         return [_inplace_output(overload, trace, results[0], 0)]
-    mutated = _mutated_slots(overload)
-    if mutated:
+    if any(argument.mutated for argument in overload.schema.arguments):
         return [
-            _inplace_output(overload, trace, result, slot)
-            for result, slot in zip(results, mutated, strict=True)
+            _inplace_output(overload, trace, result, target.attribute("slot"))
+            for result, target in zip(results, _mutated(overload, trace), strict=True)
+            if target is not None
         ]
     return [_output(overload, trace, result) for result in results]
 
 
-def _mutated_slots(overload: Overload) -> list[int]:
-    """Tensor slots of arguments declared `Tensor!`; such an op's results are their new values."""
-    tensors = [a for a in overload.schema.arguments if a.is_tensor]
-    return [slot for slot, argument in enumerate(tensors) if argument.mutated]
+def _mutated(overload: Overload, trace: Trace) -> list[Node | None]:
+    """Arguments declared `Tensor!`; such an op's results are their new values. None: not given."""
+    pairs = zip(overload.schema.arguments, trace.arguments, strict=True)
+    return [value for argument, value in pairs if argument.mutated]
 
 
 def _unsaved_slots(overload: Overload, trace: Trace) -> frozenset[int]:
@@ -293,11 +294,13 @@ def _specify(
 
 def _detached(graph: Graph, needs: tuple[bool, ...]) -> list[int]:
     """The results without a gradient: views of operands that need none, and what no floating-point
-    value connects with an operand (a permutation as a matrix)."""
+    value connects with an operand (a permutation as a matrix), or only behind `stop_gradient`."""
     visible = graph.outputs[: graph.visible]
     reached = {x for x in graph.inputs if x is not None and CATEGORY[x.dtype] >= 2}
     for value in topological(output.node for output in visible):
-        if CATEGORY[value.dtype] >= 2 and any(x in reached for x in value.inputs):
+        if CATEGORY[value.dtype] < 2 or stops_gradient(value):
+            continue
+        if any(x in reached for x in value.inputs):
             reached.add(value)
     return [
         k

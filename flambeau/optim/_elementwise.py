@@ -124,18 +124,22 @@ def scaled_gradients(
 
 
 def run_step(
-    name: str, differentiable: bool, tensors: Sequence[Sequence[Tensor]], numbers: Iterable[Any]
+    name: str,
+    differentiable: bool,
+    tensors: Sequence[Sequence[Tensor] | None],
+    numbers: Iterable[Any],
 ) -> None:
     """Calls the private op `name` for every parameter.
 
     Args:
-        tensors: parameters, gradients, then the states, as columns.
+        tensors: parameters, gradients, then the states, as columns; None for a state that this
+            variant of the step has not.
         numbers: hyper-parameters; a list has one for each parameter.
     """
     if differentiable:
         _run_formula(name, tensors, list(numbers))
         return
-    columns = [as_real(entries) for entries in tensors]
+    columns = [None if entries is None else as_real(entries) for entries in tensors]
     each(private(name), (*columns, *(_number(n) for n in numbers)))
 
 
@@ -144,14 +148,17 @@ def _number(value: Any) -> Any:
     return value if isinstance(value, (bool, list)) else float(value)
 
 
-def _run_formula(name: str, tensors: Sequence[Sequence[Tensor]], numbers: list[Any]) -> None:
-    for index, row in enumerate(zip(*tensors, strict=True)):
+def _run_formula(name: str, tensors: Sequence[Sequence[Tensor] | None], numbers: list[Any]) -> None:
+    for index in range(len(tensors[0] or ())):
         own = [n[index] if isinstance(n, list) else n for n in numbers]
-        param, grad, *states = as_real(row)
-        before = [state.clone() for state in states]  # autograd holds them; they are written
+        row = [None if column is None else as_real((column[index],))[0] for column in tensors]
+        param, grad, *states = row
+        # Copies: autograd holds the states, which are written.
+        before = [None if state is None else state.clone() for state in states]
         results = FORMULAS[name](_TENSORS, param, grad, *before, *own)
         for target, result in zip((param, *states), results, strict=True):
-            target.copy_(result)
+            if target is not None:
+                target.copy_(result)
 
 
 def _moment(before: Tensor, decay: Any, *factors: Tensor) -> Tensor:

@@ -166,11 +166,11 @@ def adam(
         return
     numbers = advance(state_steps)
     betas = (float(beta1), float(beta2))
-    tops = [max_exp_avg_sqs] if amsgrad else []
-    columns = [params, unscaled, exp_avgs, exp_avg_sqs, *tops]
+    columns = [params, unscaled, exp_avgs, exp_avg_sqs]
     decoupled = bool(decoupled_weight_decay)
     if differentiable:
-        for number, row in zip(numbers, zip(*columns, strict=True), strict=True):
+        rows = zip(*columns, *([max_exp_avg_sqs] if amsgrad else []), strict=True)
+        for number, row in zip(numbers, rows, strict=True):
             tensors = as_real([-t if k == 1 and maximize else t for k, t in enumerate(row)])
             _differentiable_step(tensors, number, betas, lr, weight_decay, eps, decoupled)
         return
@@ -179,7 +179,7 @@ def adam(
         [math.sqrt(1 - betas[1] ** number) for number in numbers],
     )
     run_step(
-        "_amsgrad_step" if amsgrad else "_adam_step", False, columns,
+        "_adam_step", False, [*columns, max_exp_avg_sqs if amsgrad else None],
         (lr, *betas, eps, weight_decay, *corrections, decoupled, bool(maximize)),
     )  # fmt: skip
 

@@ -155,13 +155,10 @@ def rmsprop(
     """
     check_call(state_steps, foreach, capturable, differentiable)
     advance(state_steps)
-    columns = [params, grads, square_avgs]
-    name = "_rmsprop"
-    if centered:
-        columns.append(grad_avgs)
-        name += "_centered"
-    if momentum > 0:
-        columns.append(momentum_buffer_list)
-        name += "_momentum"
+    states = [
+        square_avgs,
+        grad_avgs if centered else None,
+        momentum_buffer_list if momentum > 0 else None,
+    ]
     numbers = (lr, alpha, eps, weight_decay, momentum, bool(maximize))
-    run_step(name + "_step", differentiable, columns, numbers)
+    run_step("_rmsprop_step", differentiable, [params, grads, *states], numbers)

@@ -186,7 +186,7 @@ def _update_dense(
     columns = [[params[k] for k in dense], [grads[k] for k in dense]]
     maximize = bool(group["maximize"])
     if momentum == 0:
-        run_step("_sgd_step", False, columns, (lr, decay, maximize))
+        run_step("_sgd_step", False, [*columns, None], (lr, decay, 0.0, 0.0, False, maximize))
         return
     missing = [k for k in dense if buffers[k] is None]
     # The first gradient enters the buffer undamped.
@@ -197,7 +197,7 @@ def _update_dense(
             buffers[index] = buffer
     columns.append([buffers[k] for k in dense])  # type: ignore[misc]
     numbers = (lr, decay, momentum, dampening, bool(group["nesterov"]), maximize)
-    run_step("_sgd_momentum_step", False, columns, numbers)
+    run_step("_sgd_step", False, columns, numbers)
 
 
 def _update_differentiable(

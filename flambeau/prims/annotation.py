@@ -91,3 +91,8 @@ def with_derivative(value: Node, *operands: Node, rule: str, **constants: Hashab
 def stop_gradient(value: Node) -> Node:
     """`value` as a constant of differentiation."""
     return with_derivative(value, rule="stop")
+
+
+def stops_gradient(value: Node) -> bool:
+    """Whether a node is what `stop_gradient` returns."""
+    return value.op == "with_derivative" and len(value.inputs) == 1

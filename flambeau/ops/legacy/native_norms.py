@@ -44,32 +44,9 @@ def _layer_samples() -> Iterator[Sample]:
 
 
 @op(
-    name="_layer_norm_inner",
-    where="private",
+    where="torch",
     saves_result=False,
     runtime="eps",
-    samples=_layer_samples,
-)
-def layer_norm_inner(
-    input: Tensor,
-    normalized_shape: Sequence[SymInt],
-    weight: Tensor | None,
-    bias: Tensor | None,
-    eps: Scalar,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Layer norm with the mean and 1 / sqrt(var + eps) of each row."""
-    check_parameters("layer_norm", input, weight, bias)
-    x, scale, shift = _wide(input), _wide(weight), _wide(bias)
-    assert x is not None
-    value, *statistics = layer_normalised(x, normalized_shape, scale, shift, eps)
-    dtype = _kept_dtype(input, weight, bias)
-    mean, inverse = (prims.stop_gradient(prims.cast(y, dtype)) for y in statistics)
-    return prims.cast(value, input.dtype), mean, inverse
-
-
-@op(
-    where="torch",
-    host=True,
     samples=_layer_samples,
     errors=lambda: iter(
         [ErrorSample(sample(T(3, 5), (4,), None, None, 1e-5), RuntimeError, "normalized_shape")]
@@ -80,7 +57,7 @@ def native_layer_norm(
     normalized_shape: Sequence[SymInt],
     weight: Tensor | None,
     bias: Tensor | None,
-    eps: float,
+    eps: Scalar,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`layer_norm` with the mean and 1 / sqrt(var + eps) of each row.
 
@@ -93,8 +70,13 @@ def native_layer_norm(
         >>> torch.native_layer_norm(torch.tensor([[1.0, 3.0]]), (2,), None, None, 0.0)
         (tensor([[-1.,  1.]]), tensor([[2.]]), tensor([[1.]]))
     """
-    value, mean, inverse = layer_norm_inner(input, normalized_shape, weight, bias, eps)
-    return value, mean.detach(), inverse.detach()
+    check_parameters("layer_norm", input, weight, bias)
+    x, scale, shift = _wide(input), _wide(weight), _wide(bias)
+    assert x is not None
+    value, *statistics = layer_normalised(x, normalized_shape, scale, shift, eps)
+    dtype = _kept_dtype(input, weight, bias)
+    mean, inverse = (prims.stop_gradient(prims.cast(y, dtype)) for y in statistics)
+    return prims.cast(value, input.dtype), mean, inverse
 
 
 def _group_samples() -> Iterator[Sample]:

@@ -11,7 +11,6 @@ Riedmiller & Braun 1993 (Rprop).
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -57,23 +56,19 @@ def _ascent(m: Arithmetic, param: Any, grad: Any, weight_decay: Any, maximize: b
 
 
 def _rmsprop(
-    m: Arithmetic, param: Any, grad: Any, square_avg: Any, *rest: Any, centered: bool,
-    momentum: bool,
+    m: Arithmetic, param: Any, grad: Any, square_avg: Any, grad_avg: Any | None,
+    momentum_buffer: Any | None, lr: Any, alpha: Any, eps: Any, weight_decay: Any, momentum: Any,
+    maximize: bool,
 ) -> tuple[Any, ...]:  # fmt: skip
     """v = alpha v + (1 - alpha) g**2; param -= lr g / (sqrt(v - mean**2) + eps)."""
-    states, (lr, alpha, eps, decay, beta, maximize) = rest[:-6], rest[-6:]
-    grad = _ascent(m, param, grad, decay, maximize)
+    grad = _ascent(m, param, grad, weight_decay, maximize)
     square = m.moment(square_avg, alpha, grad, grad)
-    new, spread = [square], square
-    if centered:
-        mean = m.moment(states[0], alpha, grad)
-        new.append(mean)
-        spread = square - mean * mean
+    mean = None if grad_avg is None else m.moment(grad_avg, alpha, grad)
+    spread = square if mean is None else square - mean * mean
     step = grad / (m.sqrt(spread) + m.number(eps, param))
-    if momentum:
-        step = states[-1] * m.number(beta, param) + step
-        new.append(step)
-    return param - step * m.number(lr, param), *new
+    buffer = None if momentum_buffer is None else momentum_buffer * m.number(momentum, param) + step
+    change = step if buffer is None else buffer
+    return param - change * m.number(lr, param), square, mean, buffer
 
 
 def _adadelta(
@@ -165,15 +160,18 @@ def _define(
     name: str, states: str, numbers: str, formula: Callable[..., tuple[Any, ...]],
     values: tuple[float, ...],
 ) -> None:  # fmt: skip
-    """Registers a step as the private op `_<name>_step` and its formula under that name."""
-    tensors = "".join(f", Tensor! {state}" for state in states.split())
+    """Registers a step as the private op `_<name>_step` and its formula under that name.
+
+    States that end in "?" may be missing; the formula has None for them.
+    """
+    kinds = [f"Tensor{'?' * state.endswith('?')}! {state.rstrip('?')}" for state in states.split()]
+    tensors = "".join(f", {kind}" for kind in kinds)
     scalars = "".join(f", Scalar {number}" for number in numbers.split())
 
     def step(*args: Any) -> tuple[Any, ...]:
         return formula(NODES, *args)
 
-    text = getattr(formula, "func", formula).__doc__
-    step.__doc__ = f"{text}\n\nShape: all tensors have the parameter's shape."
+    step.__doc__ = f"{formula.__doc__}\n\nShape: all tensors have the parameter's shape."
     inputs = (T(5), T(5), *[T(5, low=0) for _ in states.split()])
     op(
         f"_{name}_step(Tensor! param, Tensor grad{tensors}{scalars}, bool maximize) -> ()",
@@ -184,17 +182,10 @@ def _define(
     FORMULAS[f"_{name}_step"] = formula
 
 
-_RMSPROP = ("lr alpha eps weight_decay momentum", (0.1, 0.9, 1e-8, 0.1, 0.9))
-for _suffix, _states, _centered, _momentum in (
-    ("", "square_avg", False, False),
-    ("_momentum", "square_avg momentum_buffer", False, True),
-    ("_centered", "square_avg grad_avg", True, False),
-    ("_centered_momentum", "square_avg grad_avg momentum_buffer", True, True),
-):
-    _define(
-        "rmsprop" + _suffix, _states, _RMSPROP[0],
-        functools.partial(_rmsprop, centered=_centered, momentum=_momentum), _RMSPROP[1],
-    )  # fmt: skip
+_define(
+    "rmsprop", "square_avg grad_avg? momentum_buffer?", "lr alpha eps weight_decay momentum",
+    _rmsprop, (0.1, 0.9, 1e-8, 0.1, 0.9),
+)  # fmt: skip
 _define(
     "adadelta", "square_avg acc_delta", "lr rho eps weight_decay", _adadelta,
     (1.0, 0.9, 1e-6, 0.1),

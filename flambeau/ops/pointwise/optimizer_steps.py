@@ -8,24 +8,29 @@ Hutter 2019 (AdamW), Reddi et al. 2018 (AMSGrad), Sutskever et al. 2013 (Nestero
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 from flambeau import prims
 from flambeau.ir.node import Node
 from flambeau.language.definition import op
-from flambeau.language.samples import T, sample
+from flambeau.language.samples import Sample, T, sample
 from flambeau.language.schema import Mutable, Scalar, Tensor
-
-_ADAM = (
-    "Scalar lr, Scalar beta1, Scalar beta2, Scalar eps, Scalar weight_decay, "
-    "Scalar bias_correction1, Scalar bias_correction2_sqrt, bool decoupled, bool maximize"
-)
-_RUNTIME = "lr beta1 beta2 eps weight_decay bias_correction1 bias_correction2_sqrt"
 
 
 def _scalar(value: Node, like: Node) -> Node:
     """A run-time number in the parameter's compute dtype, computed on as a scalar."""
     return prims.cast(value, like.dtype)
+
+
+def _adam_samples() -> Iterator[Sample]:
+    numbers = (1e-3, 0.9, 0.99, 1e-8, 0.1, 0.1, 0.2, True, False)
+    yield sample(T(5), T(5), T(5), T(5, low=0), None, *numbers)
+    yield sample(T(5), T(5), T(5), T(5, low=0), T(5, low=0), *numbers)
+
+
+def _sgd_samples() -> Iterator[Sample]:
+    yield sample(T(5), T(5), None, 0.1, 0.01, 0.0, 0.0, False, False)
+    yield sample(T(5), T(5), T(5), 0.1, 0.01, 0.9, 0.0, True, False)
 
 
 def _adam_direction(
@@ -36,91 +41,39 @@ def _adam_direction(
 
 
 @op(
-    "_adam_step(Tensor! param, Tensor grad, Tensor! exp_avg, Tensor! exp_avg_sq, "
-    + _ADAM
-    + ") -> ()",
+    name="_adam_step",
     kind="step",
-    runtime=_RUNTIME,
-    samples=lambda: iter(
-        (sample(T(5), T(5), T(5), T(5, low=0), 1e-3, 0.9, 0.99, 1e-8, 0.1, 0.1, 0.2, True, False),)
-    ),
+    runtime="lr beta1 beta2 eps weight_decay bias_correction1 bias_correction2_sqrt",
+    samples=_adam_samples,
 )
 def adam_step(
-    param: Node,
-    grad: Node,
-    exp_avg: Node,
-    exp_avg_sq: Node,
-    lr: Node,
-    beta1: Node,
-    beta2: Node,
-    eps: Node,
-    weight_decay: Node,
-    bias_correction1: Node,
-    bias_correction2_sqrt: Node,
+    param: Mutable[Tensor],
+    grad: Tensor,
+    exp_avg: Mutable[Tensor],
+    exp_avg_sq: Mutable[Tensor],
+    max_exp_avg_sq: Mutable[Tensor | None],
+    lr: Scalar,
+    beta1: Scalar,
+    beta2: Scalar,
+    eps: Scalar,
+    weight_decay: Scalar,
+    bias_correction1: Scalar,
+    bias_correction2_sqrt: Scalar,
     decoupled: bool,
     maximize: bool,
-) -> tuple[Node, Node, Node]:
-    """Adam (or AdamW when `decoupled`): new param, exp_avg, exp_avg_sq.
+) -> None:
+    """Adam (or AdamW when `decoupled`), with the running maximum of the second moment (AMSGrad).
 
-    Shape: all four tensors have the parameter's shape.
+    Shape: all tensors have the parameter's shape.
     """
-    new, first, second, _ = _adam(
-        param, grad, exp_avg, exp_avg_sq, None, lr, beta1, beta2, eps, weight_decay,
-        bias_correction1, bias_correction2_sqrt, decoupled, maximize,
-    )  # fmt: skip
-    return new, first, second
-
-
-@op(
-    "_amsgrad_step(Tensor! param, Tensor grad, Tensor! exp_avg, Tensor! exp_avg_sq, "
-    "Tensor! max_exp_avg_sq, " + _ADAM + ") -> ()",
-    kind="step",
-    runtime=_RUNTIME,
-    samples=lambda: iter(()),
-)
-def amsgrad_step(
-    param: Node,
-    grad: Node,
-    exp_avg: Node,
-    exp_avg_sq: Node,
-    max_exp_avg_sq: Node,
-    lr: Node,
-    beta1: Node,
-    beta2: Node,
-    eps: Node,
-    weight_decay: Node,
-    bias_correction1: Node,
-    bias_correction2_sqrt: Node,
-    decoupled: bool,
-    maximize: bool,
-) -> tuple[Node, Node, Node, Node]:
-    """Adam with the running maximum of the second moment."""
-    new, first, second, top = _adam(
-        param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq, lr, beta1, beta2, eps, weight_decay,
-        bias_correction1, bias_correction2_sqrt, decoupled, maximize,
-    )  # fmt: skip
-    assert top is not None
-    return new, first, second, top
-
-
-def _adam(
-    param: Node,
-    grad: Node,
-    exp_avg: Node,
-    exp_avg_sq: Node,
-    top: Node | None,
-    *rest: Any,
-) -> tuple[Node, Node, Node, Node | None]:
-    lr, beta1, beta2, eps, weight_decay, correction1, correction2_sqrt = rest[:7]
-    decoupled, maximize = bool(rest[7]), bool(rest[8])
-    grad = _adam_direction(param, grad, _scalar(weight_decay, param), decoupled, maximize)
+    decay = _scalar(weight_decay, param)
+    grad = _adam_direction(param, grad, decay, decoupled, maximize)
     first = _moment(exp_avg, beta1, grad)
     second = _moment(exp_avg_sq, beta2, grad, grad)
-    if top is not None:
-        top = prims.maximum(top, second)
+    top = None if max_exp_avg_sq is None else prims.maximum(max_exp_avg_sq, second)
     root = prims.sqrt(second if top is None else top)
-    denominator = root / _scalar(correction2_sqrt, param) + _scalar(eps, param)
-    change = first / denominator * _scalar(lr / correction1, param)
+    denominator = root / _scalar(bias_correction2_sqrt, param) + _scalar(eps, param)
+    change = first / denominator * _scalar(lr / bias_correction1, param)
     if decoupled:  # what is small is added first: the parameter is rounded once
         change = change + param * _scalar(lr * weight_decay, param)
     return param - change, first, second, top
@@ -140,28 +93,13 @@ def _moment(before: Node, decay: Node, *factors: Node) -> Node:
 @op(
     name="_sgd_step",
     kind="step",
-    runtime="lr weight_decay",
-    samples=lambda: iter((sample(T(5), T(5), 0.1, 0.01, False),)),
+    runtime="lr weight_decay momentum dampening",
+    samples=_sgd_samples,
 )
 def sgd_step(
-    param: Mutable[Tensor], grad: Tensor, lr: Scalar, weight_decay: Scalar, maximize: bool
-) -> None:
-    """param - lr * (grad + weight_decay * param)."""
-    grad = -grad if maximize else grad
-    grad = grad + param * _scalar(weight_decay, param)
-    return (param - grad * _scalar(lr, param),)
-
-
-@op(
-    name="_sgd_momentum_step",
-    kind="step",
-    runtime="lr weight_decay momentum dampening",
-    samples=lambda: iter((sample(T(5), T(5), T(5), 0.1, 0.01, 0.9, 0.0, True, False),)),
-)
-def sgd_momentum_step(
     param: Mutable[Tensor],
     grad: Tensor,
-    momentum_buffer: Mutable[Tensor],
+    momentum_buffer: Mutable[Tensor | None],
     lr: Scalar,
     weight_decay: Scalar,
     momentum: Scalar,
@@ -169,10 +107,12 @@ def sgd_momentum_step(
     nesterov: bool,
     maximize: bool,
 ) -> None:
-    """SGD with momentum: new param and momentum buffer."""
+    """param - lr * (grad + weight_decay * param), or its average in the momentum buffer."""
     rate, decay, beta = (_scalar(v, param) for v in (lr, weight_decay, momentum))
     grad = -grad if maximize else grad
     grad = grad + param * decay
+    if momentum_buffer is None:
+        return param - grad * rate, None
     buffer = momentum_buffer * beta + grad * _scalar(1.0 - dampening, param)
     step = grad + buffer * beta if nesterov else buffer
     return param - step * rate, buffer
