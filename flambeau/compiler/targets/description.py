@@ -19,6 +19,8 @@ look for, by kind of element and number of lanes:
     dot_quads a b c      statement: adds the products of fours of bytes, b unsigned, a signed, to c
     narrow a y           statement: float32 as bfloat16, unless `narrow_fails`
     narrow_fails a       a number, not zero where `narrow` does not round as this project does
+    below a limit        a bit per lane that is below a number
+    concat a b           one vector of two of half its lanes, which are in memory
 """
 
 from __future__ import annotations

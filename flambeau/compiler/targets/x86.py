@@ -80,6 +80,12 @@ def _wide() -> Table:
     table["bits", "i64", 8] = _ia32("ptestmq512($mask, $mask, $active)")
     table["from_half", "f32", 16] = _ia32("vcvtph2ps512_mask((i16x16)$a, (f32x16){0}, -1, 4)")
     table["to_half", "f32", 16] = _ia32("vcvtps2ph512_mask($a, 0, (i16x16){0}, -1)")
+    whole = "long long __attribute__((vector_size(64)))"
+    table["below", "u64", 8] = _ia32(
+        f"ucmpq512_mask(({whole})$a, ({whole})($a * 0 + $limit), 1, 255)", gcc=False
+    )
+    blend = "__builtin_ia32_broadcasti64x4_512"  # loads that blend, and do not move
+    table["concat", "i64", 8] = Instruction(f"{blend}($b, {blend}($a, ({whole}){{0}}, 0xff), 0xf0)")
     return table
 
 
@@ -124,6 +130,11 @@ _HALVES = {
     ("from_half", "f32", 8): _ia32("vcvtph2ps256((i16x8)$a)"),
     ("to_half", "f32", 8): _ia32("vcvtps2ph256($a, 0)"),
 }
+_BELOW = _ia32(
+    "movmskpd256((double __attribute__((vector_size(32))))"
+    "((long long __attribute__((vector_size(32))))$a < $limit))",
+    gcc=False,
+)
 _BETWEEN = {
     ("between", kind, 256 // int(kind[1:])): _ia32(
         f"maskload{precision}256((const {kind}x{256 // int(kind[1:])} *)$p, $inside)", gcc=False
@@ -155,7 +166,7 @@ AVX2 = Target(
     flags=_AVX2_FLAGS,
     machines=_MACHINES,
     features=_AVX2_FEATURES,
-    table={**_AVX2_TABLE, **_BETWEEN},
+    table={**_AVX2_TABLE, **_BETWEEN, ("below", "u64", 4): _BELOW},
 )
 
 __all__ = ["AVX2", "AVX512"]

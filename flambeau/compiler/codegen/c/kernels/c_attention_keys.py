@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from flambeau.compiler.codegen.c.printer.c_types import HALVES
 from flambeau.compiler.codegen.c.template import Value
+from flambeau.compiler.targets import Target
 from flambeau.compiler.templates.attention import TOGETHER
 
 
@@ -24,7 +25,7 @@ def part_bytes(lanes: int) -> int:
     return min(32, 4 * lanes)
 
 
-def block_names(stored: str, lanes: int) -> dict[str, Value]:
+def block_names(stored: str, lanes: int, target: Target) -> dict[str, Value]:
     """The names of `attention_keys.c.in`: for elements of at most 32 bits, rows of whole parts."""
     nbytes = part_bytes(lanes)
     half = stored in HALVES
@@ -44,7 +45,10 @@ def block_names(stored: str, lanes: int) -> dict[str, Value]:
         inlined = "inline FB_ALWAYS" if alone else "__attribute__((noinline))"
         due = len(groups) * lanes // (2 if alone else 1)
         units.append((unit, int(alone), inlined, due, sums, chains))
+    concat = target.instruction("concat", "i64", 8) if lanes == 16 else None
+    parts = {name: f"*(const fb_kernel_q32*){name}" for name in "ab"}
     return {
+        "concat": "" if concat is None else concat(**parts),
         "part_types": sorted({nbytes, 4 * lanes}),
         "pairs_of_rows": lanes == 16,
         "all_lanes": ", ".join(map(str, range(lanes))),

@@ -49,20 +49,6 @@ from flambeau.ir.size import stringify, symbol
 # and for several, which compute for longer and then find nothing on its way.
 AHEAD, AHEAD_TOGETHER = 1, 4
 
-# By the bytes of a vector: types of vectors, and how 53 bits are compared, as bits of an integer.
-_COMPARED = {
-    64: (
-        (("long long", "signed"),),
-        "__builtin_ia32_ucmpq512_mask((fb_kernel_signed)t, (fb_kernel_signed)(t * 0 + limit), 1, "
-        "255)",
-    ),
-    32: (
-        (("long long", "signed"), ("double", "real")),
-        "__builtin_ia32_movmskpd256((fb_kernel_real)((fb_kernel_signed)t < limit))",
-    ),
-    16: ((), "((long long)t[0] < limit) | ((long long)t[1] < limit) << 1"),
-}
-
 
 class _MaskPacking(Packing):
     """Packs a bool mask as numbers that are added to scores: 0 where True, else -inf."""
@@ -145,7 +131,7 @@ class _Printer:
     def attention_decode(self) -> list[str]:
         """Texts of the kernel for few queries."""
         lanes, stream = self.micro.lanes, self.micro.kind == "f32"
-        keys = block_names(self.settings.dtype, lanes)
+        keys = block_names(self.settings.dtype, lanes, self.target)
         paired = [range(half * lanes // 2, (half + 1) * lanes // 2) for half in (0, 1)]
         low, high = (", ".join(f"{i}, {i + lanes}" for i in half) for half in paired)
         names: dict[str, Value] = {
@@ -176,10 +162,8 @@ class _Printer:
         texts += [*self._mask(), self.render("attention_tile", {})]
         if self.settings.dropout:
             nbytes = self.target.vector_bytes
-            types, compared = _COMPARED[nbytes]
             names: dict[str, Value] = {
-                "draw_types": types,
-                "compared": compared,
+                "compared": self._compared(nbytes // 8),
                 "vector_bytes": nbytes,
                 "each": nbytes // 4,
                 "STATE": STATE,
@@ -187,6 +171,13 @@ class _Printer:
             }
             texts.append(self.render("attention_dropout", names))
         return texts
+
+    def _compared(self, lanes: int) -> str:
+        """A bit per draw of the vector `t` that is below `limit`."""
+        below = self.target.instruction("below", "u64", lanes)
+        if below is not None:
+            return below(a="t", limit="limit")
+        return " | ".join(f"((long long)t[{i}] < limit) << {i}" for i in range(lanes))
 
     def _mask(self) -> list[str]:
         """`fb_kernel_mask` packs the mask."""
