@@ -23,7 +23,7 @@ PRIMITIVES = 150
 KNOBS = 40
 OPERATION_NAMES = 155  # aim: 40
 OPERATOR_ENTRIES = 742  # of PyTorch's operator database: docs/coverage.md
-OPERATOR_LINES = 43.2  # of flambeau/ops for an entry; aim: 35
+OPERATOR_LINES = 42.8  # of flambeau/ops for an entry; aim: 35
 # Lines of Python in packages: lower with each removal, never raise without a reason beside it.
 PACKAGE_LINES = {"nn": 14143, "nested": 2584, "masked": 921, "sparse": 3538}
 

@@ -51,7 +51,7 @@ def _participant(value: Any) -> tuple[str, str]:
 @op(
     where="torch",
     host=True,
-    samples=lambda: iter([sample(T(2), 1.5), sample(T(2), T(dtype="f64")), sample(1, 2.0)]),
+    samples=lambda: [sample(T(2), 1.5), sample(T(2), T(dtype="f64")), sample(1, 2.0)],
 )
 def result_type(tensor: Any, other: Any) -> Any:
     """The dtype in which an operator on these operands (tensors or numbers) would compute.

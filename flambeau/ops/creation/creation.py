@@ -151,7 +151,7 @@ def filled(value: Any, shape: Sequence[Size], dtype: str) -> Node:
     repeats=True,
     fits="fill_value",
     runtime="fill_value",
-    samples=lambda: iter([sample((2, 3), 1.5), sample((2,), 7), sample((), True)]),
+    samples=lambda: [sample((2, 3), 1.5), sample((2,), 7), sample((), True)],
 )
 def full(
     size: Sequence[Size], fill_value: Any, dtype: Any, layout: Any, device: Any, pin_memory: Any
@@ -167,9 +167,7 @@ def full(
     return filled(fill_value, shape, dtype_or(dtype, number_dtype(fill_value)))
 
 
-@creation(
-    "scalar_tensor(Scalar s", fits="s", runtime="s", samples=lambda: iter([sample(3.5)]), out=False
-)
+@creation("scalar_tensor(Scalar s", fits="s", runtime="s", samples=lambda: [sample(3.5)], out=False)
 def scalar_tensor(s: Any, dtype: Any, layout: Any, device: Any, pin_memory: Any) -> Node:
     """A tensor without dimensions; of the default float dtype unless told otherwise.
 
@@ -180,7 +178,7 @@ def scalar_tensor(s: Any, dtype: Any, layout: Any, device: Any, pin_memory: Any)
     return filled(s, (), dtype_or(dtype))
 
 
-@creation("eye(SymInt n", samples=lambda: iter([sample(3)]))
+@creation("eye(SymInt n", samples=lambda: [sample(3)])
 def eye(n: Size, dtype: Any, layout: Any, device: Any, pin_memory: Any) -> Node:
     """A matrix with ones on its main diagonal.
 
@@ -327,7 +325,7 @@ with_requires_grad(
     where="torch",
     out=True,
     host=True,
-    samples=lambda: iter([sample(1, 4), sample(0.0, 2.0, 0.5)]),
+    samples=lambda: [sample(1, 4), sample(0.0, 2.0, 0.5)],
 )
 def range_(start: float, end: float, step: float = 1, *, dtype: Any = None, **options: Any) -> Any:
     """Numbers from start to end, end included, in the default float dtype; use `arange`.
@@ -424,7 +422,7 @@ def ones_like(self: Node, dtype: Any, layout: Any, device: Any, pin_memory: Any)
     "full_like(Tensor self, Scalar fill_value",
     fits="fill_value",
     runtime="fill_value",
-    samples=lambda: iter([sample(T(2, 3), 1.5)]),
+    samples=lambda: [sample(T(2, 3), 1.5)],
 )
 def full_like(
     self: Node, fill_value: Any, dtype: Any, layout: Any, device: Any, pin_memory: Any
@@ -475,7 +473,7 @@ def new_ones(
     fits="fill_value",
     where="method",
     runtime="fill_value",
-    samples=lambda: iter([sample(T(2), (2, 3), 1.5)]),
+    samples=lambda: [sample(T(2), (2, 3), 1.5)],
 )
 def new_full(
     self: Node,
@@ -517,7 +515,7 @@ def number(value: Any, shape: Sequence[Size], dtype: str, name: str) -> Node:
     fits="value",
     runtime="value",
     overlap="fill",
-    samples=lambda: iter([sample(T(2, 3), 1.5), sample(T(4, 6, layout="transposed"), 2)]),
+    samples=lambda: [sample(T(2, 3), 1.5), sample(T(4, 6, layout="transposed"), 2)],
 )
 def fill(self: Tensor, value: Tensor | Scalar) -> Tensor:
     """One number in every place; the dtype stays.
@@ -598,9 +596,7 @@ def _define_triangle(name: str, lower: bool, side: str, shown: str) -> None:
         "device? device=None, bool pin_memory=False, bool requires_grad=False) -> Tensor",
         where="torch",
         host=True,
-        samples=lambda: iter(
-            [sample(3, 4), sample(3, 3, 1 - 2 * lower), sample(4, 2, 2 * lower - 1)]
-        ),
+        samples=lambda: [sample(3, 4), sample(3, 3, 1 - 2 * lower), sample(4, 2, 2 * lower - 1)],
     )(body)
 
 
@@ -616,7 +612,7 @@ _define_triangle("triu_indices", False, "above", "tensor([[0, 0, 1],\n          
     where="torch",
     layout="follow",
     out="exact",
-    samples=lambda: iter([sample(T(2, 3), T(3))]),
+    samples=lambda: [sample(T(2, 3), T(3))],
     dtypes="f32 f64",
 )
 def complex_(real: Tensor, imag: Tensor) -> Tensor:

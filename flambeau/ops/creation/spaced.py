@@ -171,7 +171,7 @@ def linspace(
     "logspace(Tensor|Scalar start, Tensor|Scalar end, SymInt steps, Scalar base=10.0",
     fits="start end",
     runtime="start end base",
-    samples=lambda: iter([sample(0, 2, 3), sample(0.0, 4.0, 5, 2.0), sample(0, 2j, 3)]),
+    samples=lambda: [sample(0, 2, 3), sample(0.0, 4.0, 5, 2.0), sample(0, 2j, 3)],
     reference="numpy.logspace",
 )
 def logspace(

@@ -174,9 +174,7 @@ def gather(self: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) 
 
 @op(
     out="separate",
-    samples=lambda: iter(
-        [sample(T(3, 4), I(3, 2, high=4), 1), sample(T(3, 4), I(1, 4, high=3), 0)]
-    ),
+    samples=lambda: [sample(T(3, 4), I(3, 2, high=4), 1), sample(T(3, 4), I(1, 4, high=3), 0)],
     index_error=RuntimeError,
 )
 def take_along_dim(self: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
@@ -291,9 +289,10 @@ def _scatter_value_mode(
 
 @op(
     kind="scatter",
-    samples=lambda: iter(
-        [sample(T(2, 4), 1, I(2, 6, high=4), T(2, 6)), sample(T(5), 0, I(9, high=5), T(9))]
-    ),
+    samples=lambda: [
+        sample(T(2, 4), 1, I(2, 6, high=4), T(2, 6)),
+        sample(T(5), 0, I(9, high=5), T(9)),
+    ],
     index_error=RuntimeError,
     strict_index=True,
 )
@@ -395,13 +394,11 @@ def _vector(index: Node, name: str) -> Node:
 
 @op(
     out="separate",
-    samples=lambda: iter(
-        [
-            sample(T(3, 4), 1, I(5, high=4)),
-            sample(T(3, 4), 0, I(0, high=3)),
-            sample(T(4), 0, I(high=4)),
-        ]
-    ),
+    samples=lambda: [
+        sample(T(3, 4), 1, I(5, high=4)),
+        sample(T(3, 4), 0, I(0, high=3)),
+        sample(T(4), 0, I(high=4)),
+    ],
     strict_index=True,
 )
 def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
@@ -557,7 +554,7 @@ def index_reduce(
 
 @op(
     out="separate",
-    samples=lambda: iter([sample(T(3, 4), I(2, 3, high=12)), sample(T(5), I(0, high=5))]),
+    samples=lambda: [sample(T(3, 4), I(2, 3, high=12)), sample(T(5), I(0, high=5))],
 )
 def take(self: Tensor, index: Tensor) -> Tensor:
     """Elements of the flattened tensor; the shape is that of index.
@@ -580,12 +577,10 @@ def take(self: Tensor, index: Tensor) -> Tensor:
     layout="first",
     inplace=True,
     overlap="any",
-    samples=lambda: iter(
-        [
-            sample(T(3, 4), T(2, dtype="i64", values=[3, 7], grad=False), T(2)),
-            sample(T(3, 4), I(5, high=12), T(5), True),
-        ]
-    ),
+    samples=lambda: [
+        sample(T(3, 4), T(2, dtype="i64", values=[3, 7], grad=False), T(2)),
+        sample(T(3, 4), I(5, high=12), T(5), True),
+    ],
 )
 def put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """A copy with source written (or added) at places of the flattened tensor.

@@ -242,14 +242,12 @@ def _added(x: Node, y: Node) -> Node:
     layout="first",
     inplace=True,
     overlap="any",
-    samples=lambda: iter(
-        [
-            sample(T(3, 4), (T(2, dtype="i64", values=[0, 2]),), T(2, 4)),
-            sample(T(5), [T(3, dtype="i64", values=[0, 0, -1])], T(3), True),
-            sample(T(3, 4), [T(3, dtype="bool", values=[True, False, True])], T(4)),
-            sample(T(3, 4), [T(3, dtype="bool", values=[True, False, True])], T(4), True),
-        ]
-    ),
+    samples=lambda: [
+        sample(T(3, 4), (T(2, dtype="i64", values=[0, 2]),), T(2, 4)),
+        sample(T(5), [T(3, dtype="i64", values=[0, 0, -1])], T(3), True),
+        sample(T(3, 4), [T(3, dtype="bool", values=[True, False, True])], T(4)),
+        sample(T(3, 4), [T(3, dtype="bool", values=[True, False, True])], T(4), True),
+    ],
 )
 def index_put(
     self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False

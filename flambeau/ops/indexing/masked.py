@@ -373,6 +373,6 @@ op(
     "Tensor? other_mask=None) -> Tensor",
     where="masked",
     host=True,
-    samples=lambda: iter([sample(T(2, 3), T(2, 3))]),
+    samples=lambda: [sample(T(2, 3), T(2, 3))],
     dtypes="f32 f64",
 )(_documented(_logaddexp, "logaddexp", "log(exp(a) + exp(b)).", ", torch.ones(2, 3)"))

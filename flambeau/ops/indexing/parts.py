@@ -18,7 +18,7 @@ Samples = Iterator[Sample]
 
 @op(
     layout="first",
-    samples=lambda: iter([sample(T(3, 4), T(3), 1, 2), sample(T(3, 4), T(4), 0, -1)]),
+    samples=lambda: [sample(T(3, 4), T(3), 1, 2), sample(T(3, 4), T(4), 0, -1)],
     varying=True,
 )
 def select_scatter(self: Tensor, src: Tensor, dim: int, index: SymInt) -> Tensor:
@@ -43,7 +43,7 @@ def select_scatter(self: Tensor, src: Tensor, dim: int, index: SymInt) -> Tensor
     layout="first",
     out="exact",
     overlap="copy",
-    samples=lambda: iter([sample(T(6, 2), T(2, 2), 0, 1, 5, 2), sample(T(6, 2), T(6, 1), 1, 1)]),
+    samples=lambda: [sample(T(6, 2), T(2, 2), 0, 1, 5, 2), sample(T(6, 2), T(6, 1), 1, 1)],
     varying=True,
 )
 def slice_scatter(
@@ -80,7 +80,7 @@ def _replaced(x: Node, source: Node, d: int, start: Size, length: Size, step: Si
 
 @op(
     layout="first",
-    samples=lambda: iter([sample(T(3, 4), T(3)), sample(T(3, 4), T(3), 1)]),
+    samples=lambda: [sample(T(3, 4), T(3)), sample(T(3, 4), T(3), 1)],
     varying=True,
 )
 def diagonal_scatter(

@@ -115,15 +115,13 @@ def _coordinates(x: Any) -> Any:
     out="exact",
     overlap="any",
     differentiable=False,
-    samples=lambda: iter(
-        [
-            sample(T(3, 4, dtype="i64", low=0, high=2, grad=False), size=5),
-            sample(T(5, grad=False), size=7, fill_value=9),
-            sample(T(grad=False), size=2),
-            sample(T(0, 3, grad=False), size=2),
-        ]
-    ),
-    errors=lambda: iter([ErrorSample(sample(T(3), size=-1), RuntimeError, "non-negative")]),
+    samples=lambda: [
+        sample(T(3, 4, dtype="i64", low=0, high=2, grad=False), size=5),
+        sample(T(5, grad=False), size=7, fill_value=9),
+        sample(T(grad=False), size=2),
+        sample(T(0, 3, grad=False), size=2),
+    ],
+    errors=lambda: [ErrorSample(sample(T(3), size=-1), RuntimeError, "non-negative")],
     varying=True,
 )
 def nonzero_static(self: Tensor, *, size: SymInt, fill_value: int = -1) -> Tensor:
@@ -152,7 +150,7 @@ def nonzero_static(self: Tensor, *, size: SymInt, fill_value: int = -1) -> Tenso
 @op(
     "argwhere(Tensor self) -> Tensor",
     host=True,
-    samples=lambda: iter([sample(T(3, 4, dtype="i64", low=0, high=2, grad=False))]),
+    samples=lambda: [sample(T(3, 4, dtype="i64", low=0, high=2, grad=False))],
 )
 def argwhere(input: Any) -> Any:  # noqa: A002 - the public name
     """`nonzero(input)`: places of the elements that are not zero, shape (count, ndim).
@@ -191,9 +189,11 @@ def _mask(*shape: int) -> Any:
     "masked_select(Tensor input, Tensor mask) -> Tensor",
     out=True,
     host=True,
-    samples=lambda: iter(
-        [sample(T(3, 4), _mask(3, 4)), sample(T(3, 4), _mask(4)), sample(T(3, 1), _mask(4))]
-    ),
+    samples=lambda: [
+        sample(T(3, 4), _mask(3, 4)),
+        sample(T(3, 4), _mask(4)),
+        sample(T(3, 1), _mask(4)),
+    ],
 )
 def masked_select(input: Any, mask: Any, *, out: Any = None) -> Any:  # noqa: A002
     """The elements where the mask is true, as a vector; mask and tensor broadcast.
@@ -228,7 +228,7 @@ def masked_slices(self: Any, mask: Any) -> Any:
 
 @op(
     inplace=True,
-    samples=lambda: iter([sample(T(3, 4), _mask(3, 4), T(12)), sample(T(3, 4), _mask(4), T(3, 5))]),
+    samples=lambda: [sample(T(3, 4), _mask(3, 4), T(12)), sample(T(3, 4), _mask(4), T(3, 5))],
 )
 def masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """A copy with the elements where the mask is true taken from source, in order.
@@ -429,13 +429,11 @@ def searchsorted(
     out="exact",
     runtime="input",
     differentiable=False,
-    samples=lambda: iter(
-        [
-            sample(T(3, 4, grad=False), T(3, values=[-1.0, 0.0, 1.0], grad=False)),
-            sample(T(3, grad=False), T(3, values=[-1.0, 0.0, 1.0], grad=False), right=True),
-        ]
-    ),
-    errors=lambda: iter([ErrorSample(sample(T(3), T(2, 2)), RuntimeError, "must be 1 dimension")]),
+    samples=lambda: [
+        sample(T(3, 4, grad=False), T(3, values=[-1.0, 0.0, 1.0], grad=False)),
+        sample(T(3, grad=False), T(3, values=[-1.0, 0.0, 1.0], grad=False), right=True),
+    ],
+    errors=lambda: [ErrorSample(sample(T(3), T(2, 2)), RuntimeError, "must be 1 dimension")],
 )
 def bucketize(
     input: Tensor | Scalar, boundaries: Tensor, *, out_int32: bool = False, right: bool = False

@@ -125,7 +125,7 @@ def _dropped(x: Node, d: int) -> Any:
     name="slice",
     where="method",
     view=True,
-    samples=lambda: iter([sample(T(6, 2), 0, 1, 5, 2), sample(T(6, 2), 1, -1)]),
+    samples=lambda: [sample(T(6, 2), 0, 1, 5, 2), sample(T(6, 2), 1, -1)],
     varying=True,
 )
 def slice_of(
@@ -327,7 +327,7 @@ def _split_function_sizes(
     return split_with_sizes(tensor, split_size_or_sections, dim)
 
 
-@op(long_list="split_with_sizes", view=True, samples=lambda: iter([sample(T(7, 2), [2, 0, 5])]))
+@op(long_list="split_with_sizes", view=True, samples=lambda: [sample(T(7, 2), [2, 0, 5])])
 def split_with_sizes(
     self: Tensor, split_sizes: Sequence[SymInt], dim: int = 0
 ) -> tuple[Tensor, ...]:
@@ -363,7 +363,7 @@ def split_with_sizes(
 @op(
     long_list="chunk",
     view=True,
-    samples=lambda: iter([sample(T(7, 2), 3), sample(T(4, 6), 4, -1), sample(T(0, 2), 2)]),
+    samples=lambda: [sample(T(7, 2), 3), sample(T(4, 6), 4, -1), sample(T(0, 2), 2)],
     varying=True,
 )
 def chunk(self: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
@@ -496,7 +496,7 @@ for _name, _least_dims, _axis in (("hsplit", 1, 1), ("vsplit", 2, 0), ("dsplit",
 @op(
     long_list="unbind",
     view=True,
-    samples=lambda: iter([sample(T(3, 4)), sample(T(3, 4), -1), sample(T(0, 2))]),
+    samples=lambda: [sample(T(3, 4)), sample(T(3, 4), -1), sample(T(0, 2))],
 )
 def unbind(self: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """All slices along a dimension, without it.
@@ -524,7 +524,7 @@ def _inverse_errors() -> Iterator[ErrorSample]:
     "slice_inverse(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, "
     "SymInt step=1) -> Tensor",
     host=True,
-    samples=lambda: iter([sample(T(4, 3), T(4, 3), 0, 0, 4), sample(T(6), T(6))]),
+    samples=lambda: [sample(T(4, 3), T(4, 3), 0, 0, 4), sample(T(6), T(6))],
     errors=_inverse_errors,
 )
 def slice_inverse(

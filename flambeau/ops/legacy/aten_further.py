@@ -41,7 +41,7 @@ def _rows_of_places() -> Iterator[Sample]:
     host=True,
     differentiable=False,
     samples=_rows_of_places,
-    errors=lambda: iter([ErrorSample(sample(T(2, 2, dtype="i64"), 3), RuntimeError, "a vector")]),
+    errors=lambda: [ErrorSample(sample(T(2, 2, dtype="i64"), 3), RuntimeError, "a vector")],
 )
 def convert_indices_from_coo_to_csr(self: Tensor, size: int, *, out_int32: bool = False) -> Any:
     """Where each of `size` rows begins, and the end of the last one, in a sorted list of rows.
@@ -74,9 +74,9 @@ def convert_indices_from_coo_to_csr(self: Tensor, size: int, *, out_int32: bool 
     where="torch",
     host=True,
     differentiable=False,
-    samples=lambda: iter(
-        [sample(T(3, dtype="i64", values=[0, 2, 3]), T(3, dtype="i64", values=[0, 1, 1]))]
-    ),
+    samples=lambda: [
+        sample(T(3, dtype="i64", values=[0, 2, 3]), T(3, dtype="i64", values=[0, 1, 1]))
+    ],
 )
 def convert_indices_from_csr_to_coo(
     crow_indices: Tensor, col_indices: Tensor, *, out_int32: bool = False, transpose: bool = False

@@ -52,8 +52,8 @@ def _grown(x: float, *others: float) -> float:
     where="method",
     host=True,
     differentiable=False,
-    samples=lambda: iter([sample(T(2, 3, grad=False), _grown)]),
-    errors=lambda: iter([ErrorSample(sample(T(2), 3), TypeError, "callable")]),
+    samples=lambda: [sample(T(2, 3, grad=False), _grown)],
+    errors=lambda: [ErrorSample(sample(T(2), 3), TypeError, "callable")],
 )
 def apply_(self: Mutable[Tensor], callable: Callable[[Any], Any]) -> Any:
     """Replaces every element by a Python function's value of it.
@@ -73,13 +73,11 @@ def apply_(self: Mutable[Tensor], callable: Callable[[Any], Any]) -> Any:
     where="method",
     host=True,
     differentiable=False,
-    samples=lambda: iter([sample(T(2, 3, grad=False), T(3, grad=False), _grown)]),
-    errors=lambda: iter(
-        [
-            ErrorSample(sample(T(2), T(2, 2), _grown), RuntimeError, "expand"),
-            ErrorSample(sample(T(2), T(2, dtype="i64"), _grown), TypeError, "expected"),
-        ]
-    ),
+    samples=lambda: [sample(T(2, 3, grad=False), T(3, grad=False), _grown)],
+    errors=lambda: [
+        ErrorSample(sample(T(2), T(2, 2), _grown), RuntimeError, "expand"),
+        ErrorSample(sample(T(2), T(2, dtype="i64"), _grown), TypeError, "expected"),
+    ],
 )
 def map_(self: Mutable[Tensor], other: Tensor, callable: Callable[[Any, Any], Any]) -> Any:
     """Replaces every element by a Python function's value of it and of another tensor's.
@@ -101,12 +99,10 @@ def map_(self: Mutable[Tensor], other: Tensor, callable: Callable[[Any, Any], An
     where="method",
     host=True,
     differentiable=False,
-    samples=lambda: iter(
-        [sample(T(2, 3, grad=False), T(3, grad=False), T(2, 1, grad=False), _grown)]
-    ),
-    errors=lambda: iter(
-        [ErrorSample(sample(T(2), T(2, dtype="i64"), T(2), _grown), TypeError, "expected")]
-    ),
+    samples=lambda: [sample(T(2, 3, grad=False), T(3, grad=False), T(2, 1, grad=False), _grown)],
+    errors=lambda: [
+        ErrorSample(sample(T(2), T(2, dtype="i64"), T(2), _grown), TypeError, "expected")
+    ],
 )
 def map2_(self: Mutable[Tensor], x: Tensor, y: Tensor, callable: Callable[..., Any]) -> Any:
     """Replaces every element by a Python function's value of it and of two other tensors'.

@@ -106,7 +106,7 @@ def _define_each(name: str, distribution: str, text: str, parameter: str) -> Non
         f"{name}(Tensor self, {GENERATOR}) -> Tensor",
         where="torch",
         dtypes="f32 f64" if distribution == "standard_gamma" else FLOAT_NAMES,
-        samples=lambda: iter([sample(T(3, 8, low=0.5, high=20.0, grad=False))]),
+        samples=lambda: [sample(T(3, 8, low=0.5, high=20.0, grad=False))],
     )(body)
 
 
@@ -217,7 +217,7 @@ def rrelu(
     "rrelu_(" + _RRELU.format("!"),
     where="torch",
     host=True,
-    samples=lambda: iter([sample(T(3, 4)), sample(T(3, 4), 0.1, 0.3, True)]),
+    samples=lambda: [sample(T(3, 4)), sample(T(3, 4), 0.1, 0.3, True)],
     errors=_rrelu_errors,
 )
 def rrelu_(

@@ -137,7 +137,7 @@ def _define_antialiased(mode: str) -> None:
         where=_ATEN,
         out=True,
         host=True,
-        samples=lambda: iter([sample(T(1, 2, 9, 8), (4, 9), False)]),
+        samples=lambda: [sample(T(1, 2, 9, 8), (4, 9), False)],
     )(body)
 
 

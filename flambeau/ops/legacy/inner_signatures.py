@@ -76,13 +76,11 @@ def embedding(
     where="torch",
     host=True,
     differentiable=False,
-    samples=lambda: iter([sample(T(5, 3, grad=False), _INDICES, 1.0, 2.0)]),
-    errors=lambda: iter(
-        [
-            ErrorSample(sample(T(5), _INDICES, 1.0, 2.0), RuntimeError, "2-dimensional"),
-            ErrorSample(sample(T(5, 3), T(2, dtype="f32"), 1.0, 2.0), RuntimeError, "Long"),
-        ]
-    ),
+    samples=lambda: [sample(T(5, 3, grad=False), _INDICES, 1.0, 2.0)],
+    errors=lambda: [
+        ErrorSample(sample(T(5), _INDICES, 1.0, 2.0), RuntimeError, "2-dimensional"),
+        ErrorSample(sample(T(5, 3), T(2, dtype="f32"), 1.0, 2.0), RuntimeError, "Long"),
+    ],
 )
 def embedding_renorm_(
     self: Mutable[Tensor], indices: Tensor, max_norm: float, norm_type: float
@@ -122,15 +120,13 @@ def _batch_samples() -> Iterator[Sample]:
     where="torch",
     host=True,
     samples=_batch_samples,
-    errors=lambda: iter(
-        [
-            ErrorSample(
-                sample(T(5, 3), None, None, None, None, False, 0.1, 1e-5, True),
-                RuntimeError,
-                "must be defined",
-            )
-        ]
-    ),
+    errors=lambda: [
+        ErrorSample(
+            sample(T(5, 3), None, None, None, None, False, 0.1, 1e-5, True),
+            RuntimeError,
+            "must be defined",
+        )
+    ],
 )
 def batch_norm(
     input: Tensor,
@@ -171,15 +167,13 @@ def _update_samples() -> Iterator[Sample]:
     kind="creation",
     host=True,
     samples=_update_samples,
-    errors=lambda: iter(
-        [
-            ErrorSample(sample(T(0, 3), None, None, 0.1), RuntimeError, "at least one element"),
-            ErrorSample(sample(T(3), None, None, 0.1), IndexError, "out of range"),
-            ErrorSample(
-                sample(T(4, 3, dtype="i64"), None, None, 0.1), NotImplementedError, "implemented"
-            ),
-        ]
-    ),
+    errors=lambda: [
+        ErrorSample(sample(T(0, 3), None, None, 0.1), RuntimeError, "at least one element"),
+        ErrorSample(sample(T(3), None, None, 0.1), IndexError, "out of range"),
+        ErrorSample(
+            sample(T(4, 3, dtype="i64"), None, None, 0.1), NotImplementedError, "implemented"
+        ),
+    ],
 )
 def batch_norm_update_stats(
     input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, momentum: float
@@ -226,15 +220,13 @@ def _instance_samples() -> Iterator[Sample]:
     where="torch",
     host=True,
     samples=_instance_samples,
-    errors=lambda: iter(
-        [
-            ErrorSample(
-                sample(T(2, 3, 5), None, None, None, None, False, 0.1, 1e-5, True),
-                RuntimeError,
-                "running_mean and running_var",
-            )
-        ]
-    ),
+    errors=lambda: [
+        ErrorSample(
+            sample(T(2, 3, 5), None, None, None, None, False, 0.1, 1e-5, True),
+            RuntimeError,
+            "running_mean and running_var",
+        )
+    ],
 )
 def instance_norm(
     input: Tensor,
@@ -413,7 +405,7 @@ def _tbc_errors() -> Iterator[ErrorSample]:
 @op(
     where="torch nn.functional",
     host=True,
-    samples=lambda: iter([sample(T(5, 2, 3), T(2, 3, 4), T(4), 1)]),
+    samples=lambda: [sample(T(5, 2, 3), T(2, 3, 4), T(4), 1)],
     errors=_tbc_errors,
     autocast="lower",
 )

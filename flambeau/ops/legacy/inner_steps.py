@@ -32,12 +32,10 @@ _INNER = "ops.aten"
 @op(
     where=_INNER,
     promote="keep",
-    samples=lambda: iter(
-        [
-            sample(T(3, 4), 1),
-            sample(T(2, 2, dtype="f32", values=[[-math.inf, -math.inf], [0.0, -math.inf]]), -1),
-        ]
-    ),
+    samples=lambda: [
+        sample(T(3, 4), 1),
+        sample(T(2, 2, dtype="f32", values=[[-math.inf, -math.inf], [0.0, -math.inf]]), -1),
+    ],
 )
 def _safe_softmax(self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """`softmax`, but zeros (instead of NaN) where a whole row is -inf: nothing is left to see.
@@ -67,7 +65,7 @@ def _safe_softmax(self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     overlap="copy",
     participants="grad_output scale",
     runtime="scale",
-    samples=lambda: iter([sample(T(3, 4), T(3, 4, dtype="bool", low=0, high=2, grad=False), 2.0)]),
+    samples=lambda: [sample(T(3, 4), T(3, 4, dtype="bool", low=0, high=2, grad=False), 2.0)],
 )
 def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: Scalar) -> Tensor:
     """The gradient of dropout's operand: that of its result where it was kept, times scale.
@@ -80,14 +78,10 @@ def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: Scalar) ->
     return grad * kept * prims.constant(scale, grad)
 
 
-@op(kind="reduction", where=_INNER, layout="images", samples=lambda: iter(
-        [
-            sample(
+@op(kind="reduction", where=_INNER, layout="images", samples=lambda: [sample(
                 T(2, 1, 1, 2), T(2, 1, 3, 4), (2,), (2,), (0,), (1,), False,
                 T(2, 1, 1, 2, dtype="i64", values=[[[[5, 2]]], [[[0, 7]]]], grad=False),
-            )
-        ]
-    ))  # fmt: skip
+            )])  # fmt: skip
 def max_pool2d_with_indices_backward(
     grad_output: Tensor,
     self: Tensor,

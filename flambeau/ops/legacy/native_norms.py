@@ -48,9 +48,9 @@ def _layer_samples() -> Iterator[Sample]:
     saves_result=False,
     runtime="eps",
     samples=_layer_samples,
-    errors=lambda: iter(
-        [ErrorSample(sample(T(3, 5), (4,), None, None, 1e-5), RuntimeError, "normalized_shape")]
-    ),
+    errors=lambda: [
+        ErrorSample(sample(T(3, 5), (4,), None, None, 1e-5), RuntimeError, "normalized_shape")
+    ],
 )
 def native_layer_norm(
     input: Tensor,
@@ -89,9 +89,9 @@ def _group_samples() -> Iterator[Sample]:
     saves_result=False,
     runtime="eps",
     samples=_group_samples,
-    errors=lambda: iter(
-        [ErrorSample(sample(T(2, 6, 5), None, None, 2, 6, 5, 4, 1e-3), RuntimeError, "divisible")]
-    ),
+    errors=lambda: [
+        ErrorSample(sample(T(2, 6, 5), None, None, 2, 6, 5, 4, 1e-3), RuntimeError, "divisible")
+    ],
 )
 def native_group_norm(
     input: Tensor,
@@ -130,7 +130,7 @@ def native_group_norm(
     where="private",
     saves_result=False,
     runtime="eps",
-    samples=lambda: iter((sample(T(2, 3, 4), T(3), T(3), 1e-3),)),
+    samples=lambda: [sample(T(2, 3, 4), T(3), T(3), 1e-3)],
 )
 def batch_norm_inner(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: Scalar
@@ -225,9 +225,7 @@ def native_batch_norm_legit(
     where="ops.aten",
     out="exact",
     host=True,
-    samples=lambda: iter(
-        [sample(T(2, 3, 4), T(3), T(3), T(3, grad=False), T(3, grad=False), 0.1, 1e-5)]
-    ),
+    samples=lambda: [sample(T(2, 3, 4), T(3), T(3), T(3, grad=False), T(3, grad=False), 0.1, 1e-5)],
 )
 def batch_norm_with_update(
     input: Any,  # noqa: A002

@@ -29,7 +29,7 @@ def _frobenius_samples() -> Iterator[Sample]:
     out="exact",
     host=True,
     samples=_frobenius_samples,
-    errors=lambda: iter([ErrorSample(sample(T(2, 2, 2), (0, 1, 2)), RuntimeError, "at most 2")]),
+    errors=lambda: [ErrorSample(sample(T(2, 2, 2), (0, 1, 2)), RuntimeError, "at most 2")],
 )
 def frobenius_norm(self: Tensor, dim: Sequence[int], keepdim: bool = False) -> Any:
     """Square root of the sum of squares over one or two dimensions, or all where `dim` is empty.
@@ -59,7 +59,7 @@ def _nuclear_samples() -> Iterator[Sample]:
     out="exact",
     host=True,
     samples=_nuclear_samples,
-    errors=lambda: iter([ErrorSample(sample(T(4)), RuntimeError, "at least 2")]),
+    errors=lambda: [ErrorSample(sample(T(4)), RuntimeError, "at least 2")],
 )
 def nuclear_norm(self: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """Sum of the singular values of the matrices in two dimensions, the last ones by default.
@@ -90,7 +90,7 @@ def _except_samples() -> Iterator[Sample]:
     where="torch",
     host=True,
     samples=_except_samples,
-    errors=lambda: iter([ErrorSample(sample(T(3, 4), 2, 5), IndexError, "out of range")]),
+    errors=lambda: [ErrorSample(sample(T(3, 4), 2, 5), IndexError, "out of range")],
 )
 def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Any:
     """The p-norm over all dimensions but one, which are kept with size 1; over all for dim = -1.
@@ -119,7 +119,7 @@ def _weight_norm_samples() -> Iterator[Sample]:
     name="_weight_norm",
     where="torch",
     samples=_weight_norm_samples,
-    errors=lambda: iter([ErrorSample(sample(T(3, 4), T(3, 1), 5), IndexError, "out of range")]),
+    errors=lambda: [ErrorSample(sample(T(3, 4), T(3, 1), 5), IndexError, "out of range")],
 )
 def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
     """`v * (g / norm)`, with the 2-norms of v over all dimensions but one.

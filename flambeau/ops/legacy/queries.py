@@ -21,7 +21,7 @@ from flambeau.language.schema import Mutable, Scalar, SymInt, Tensor
 from flambeau.ops.common import is_one, shown
 
 
-@op(where="torch", out=True, host=True, samples=lambda: iter([sample(T(2)), sample([1, 2])]))
+@op(where="torch", out=True, host=True, samples=lambda: [sample(T(2)), sample([1, 2])])
 def is_tensor(obj: Any) -> bool:
     """Whether an object is a tensor.
 
@@ -43,7 +43,7 @@ def _define_query(name: str, text: str, shown: str) -> None:
         >>> torch.{name}(torch.zeros(2))
         {shown}
     """
-    samples = lambda: iter([sample(T(2, 3)), sample(T(0, 3))])  # noqa: E731
+    samples = lambda: [sample(T(2, 3)), sample(T(0, 3))]  # noqa: E731
     op(f"{name}(Tensor input) -> Tensor", where="torch", host=True, samples=samples)(body)
 
 
@@ -75,7 +75,7 @@ def _define_truth(name: str, reduce: Any, text: str) -> None:
         >>> torch.{name}(torch.tensor([True]))
         tensor(True)
     """
-    samples = lambda: iter([sample(T(2, 3, dtype="bool")), sample(T(dtype="bool"))])  # noqa: E731
+    samples = lambda: [sample(T(2, 3, dtype="bool")), sample(T(dtype="bool"))]  # noqa: E731
     op(f"{name}(Tensor self) -> Tensor", samples=samples)(body)
 
 
@@ -83,7 +83,7 @@ _define_truth("_is_all_true", "all", "Whether every element of a bool tensor is 
 _define_truth("_is_any_true", "any", "Whether some element of a bool tensor is True.")
 
 
-@op(out=True, host=True, samples=lambda: iter([sample(T(2, 3))]))
+@op(out=True, host=True, samples=lambda: [sample(T(2, 3))])
 def is_distributed(input: Tensor) -> bool:
     """Whether a tensor's parts lie on several machines: False.
 
@@ -95,7 +95,7 @@ def is_distributed(input: Tensor) -> bool:
     return False
 
 
-@op(out=True, host=True, samples=lambda: iter([sample(T(2, 3), T(2, 3)), sample(T(2), T(3))]))
+@op(out=True, host=True, samples=lambda: [sample(T(2, 3), T(2, 3)), sample(T(2), T(3))])
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same sizes.
 
@@ -115,8 +115,8 @@ def _shape_of(given: Any) -> tuple[int, ...]:
     where="torch",
     out=True,
     host=True,
-    samples=lambda: iter([sample((2, 1), (3,)), sample(2, (4, 1, 1)), sample()]),
-    errors=lambda: iter([ErrorSample(sample((2,), (3,)), RuntimeError, "broadcast a dimension")]),
+    samples=lambda: [sample((2, 1), (3,)), sample(2, (4, 1, 1)), sample()],
+    errors=lambda: [ErrorSample(sample((2,), (3,)), RuntimeError, "broadcast a dimension")],
 )
 def broadcast_shapes(*shapes: Any) -> Any:
     """The shape that tensors of these shapes have together; a number is a shape of one dimension.
@@ -148,7 +148,7 @@ def broadcast_shapes(*shapes: Any) -> Any:
 @op(
     where="method",
     out=True,
-    samples=lambda: iter([sample(T(2, 3), (1, 3)), sample(T(2, 3), (3,)), sample(T(2, 3), (2, 3))]),
+    samples=lambda: [sample(T(2, 3), (1, 3)), sample(T(2, 3), (3,)), sample(T(2, 3), (2, 3))],
 )
 def sum_to_size(self: Tensor, size: Sequence[SymInt]) -> Tensor:
     """Sums over the dimensions that broadcasting `size` to the tensor's shape would repeat.
@@ -178,7 +178,7 @@ def sum_to_size(self: Tensor, size: Sequence[SymInt]) -> Tensor:
     repeats=True,
     fits="fill_value",
     runtime="fill_value",
-    samples=lambda: iter([sample(T(3, 4), 1.5), sample(T(7, 3), 2, True), sample(T(3, 3, 3), 1.0)]),
+    samples=lambda: [sample(T(3, 4), 1.5), sample(T(7, 3), 2, True), sample(T(3, 3, 3), 1.0)],
 )
 def fill_diagonal_(self: Mutable[Tensor], fill_value: Scalar, wrap: bool = False) -> Tensor:
     """Fills the main diagonal: the places whose indices are all equal.
@@ -209,7 +209,7 @@ def fill_diagonal_(self: Mutable[Tensor], fill_value: Scalar, wrap: bool = False
     return prims.where(on, number, self)
 
 
-@op(host=True, samples=lambda: iter([sample(T(4)), sample(T(4), 3), sample(T(3), 2, True)]))
+@op(host=True, samples=lambda: [sample(T(4)), sample(T(4), 3), sample(T(3), 2, True)])
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Any:
     """All combinations of r elements of a vector, one per row.
 
@@ -240,7 +240,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> A
 @op(
     where="torch",
     host=True,
-    samples=lambda: iter([sample(T(3, dtype="i64", values=[0, 4, 5]), (2, 3))]),
+    samples=lambda: [sample(T(3, dtype="i64", values=[0, 4, 5]), (2, 3))],
 )
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Coordinates of places in the row-major order of a shape, one tensor per dimension.

@@ -214,9 +214,9 @@ def _einsum(equation: str, tensors: Sequence[Tensor]) -> Tensor:
     where="torch",
     host=True,
     samples=_einsum_samples,
-    errors=lambda: iter(
-        [ErrorSample(sample("ij,jk", T(2, 3), T(4, 5)), RuntimeError, "does not broadcast")]
-    ),
+    errors=lambda: [
+        ErrorSample(sample("ij,jk", T(2, 3), T(4, 5)), RuntimeError, "does not broadcast")
+    ],
     reference="numpy.einsum",
 )
 def einsum(equation: Any, *operands: Any) -> Any:
@@ -342,13 +342,11 @@ def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
 @op(
     kind="product",
     where="linalg",
-    samples=lambda: iter(
-        [
-            sample([T(2, 3), T(3, 4), T(4, 5)]),
-            sample([T(3), T(3, 4), T(4)]),
-            sample([T(2, 3), T(3, 4)]),
-        ]
-    ),
+    samples=lambda: [
+        sample([T(2, 3), T(3, 4), T(4, 5)]),
+        sample([T(3), T(3, 4), T(4)]),
+        sample([T(2, 3), T(3, 4)]),
+    ],
 )
 def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     """The product of several matrices in the order that needs the fewest multiplications.
@@ -413,7 +411,7 @@ def _chain(matrices: Sequence[Node], best: dict[tuple[int, int], int], i: int, j
     where="torch",
     out="exact",
     host=True,
-    samples=lambda: iter([sample(T(2, 3), T(3, 4), T(4, 5))]),
+    samples=lambda: [sample(T(2, 3), T(3, 4), T(4, 5))],
 )
 def chain_matmul(*matrices: Any) -> Any:
     """The product of several matrices; see `linalg.multi_dot`, which replaces it.
@@ -509,7 +507,7 @@ def _powers(x: Node, count: Size, increasing: bool) -> Node:
 
 @op(
     where="torch",
-    samples=lambda: iter([sample(T(4)), sample(T(4), 3), sample(T(4), 3, True)]),
+    samples=lambda: [sample(T(4)), sample(T(4), 3), sample(T(4), 3, True)],
     reference="numpy.vander",
 )
 def vander(x: Tensor, N: SymInt | None = None, increasing: bool = False) -> Tensor:
@@ -529,7 +527,7 @@ def vander(x: Tensor, N: SymInt | None = None, increasing: bool = False) -> Tens
     name="vander",
     where="linalg",
     saves_result=False,
-    samples=lambda: iter([sample(T(4)), sample(T(2, 4), N=3)]),
+    samples=lambda: [sample(T(4)), sample(T(2, 4), N=3)],
 )
 def linalg_vander(x: Tensor, *, N: SymInt | None = None) -> Tensor:
     """Vandermonde matrices: powers from low to high of the elements of the last dimension.

@@ -22,14 +22,13 @@ from flambeau.language.samples import ErrorSample, Sample, T, sample
 from flambeau.language.schema import Scalar, SymInt, Tensor
 from flambeau.ops.broadcasting import unsupported
 from flambeau.ops.common import normalise_dim, same_sizes, shown, static_size
-from flambeau.ops.neural.loss import fraction_dtype, hinge, reduced, reduction_of
+from flambeau.ops.neural.loss import LEGACY, fraction_dtype, hinge, loss, reduced, reduction_of
 from flambeau.ops.pointwise.binary import refuse_bools
 from flambeau.ops.reduction.linalg_norms import p_norm
 from flambeau.ops.reduction.reduce import dropped
 from flambeau.ops.reduction.variance import flat_root
 
 _F = "nn.functional"
-_LEGACY = "bool? size_average=None, bool? reduce=None, str reduction='mean'"
 _NO_CLASS = (
     "runtime:[multi_margin_loss] target out of range: {value} of {size} classes\n"
     "hint: targets lie in [0, classes)"
@@ -165,7 +164,7 @@ def _cosine_samples() -> Iterator[Sample]:
 
 
 @op(
-    f"cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0, {_LEGACY})"
+    f"cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0, {LEGACY})"
     " -> Tensor",
     where=_F,
     unsaved="target",
@@ -223,7 +222,7 @@ def _triplet_samples() -> Iterator[Sample]:
 
 @op(
     "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, "
-    f"float p=2, float eps=1e-06, bool swap=False, {_LEGACY}) -> Tensor",
+    f"float p=2, float eps=1e-06, bool swap=False, {LEGACY}) -> Tensor",
     where=_F,
     unsaved="anchor positive negative",
     samples=_triplet_samples,
@@ -286,7 +285,7 @@ def triplet_margin_loss(
     return prims.cast(reduced(hinge(value), kind), PARTS.get(final, final))
 
 
-@op(where=_F, host=True, samples=lambda: iter([sample(T(3, 5), T(3, 5), T(3, 5), swap=True)]))
+@op(where=_F, host=True, samples=lambda: [sample(T(3, 5), T(3, 5), T(3, 5), swap=True)])
 def triplet_margin_with_distance_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -362,7 +361,7 @@ def _rows_and_classes(x: Node, target: Node) -> tuple[Node, Node]:
 
 @op(
     "multi_margin_loss(Tensor input, Tensor target, int p=1, float margin=1.0, "
-    f"Tensor? weight=None, {_LEGACY}) -> Tensor",
+    f"Tensor? weight=None, {LEGACY}) -> Tensor",
     kind="loss",
     samples=_class_samples,
 )
@@ -423,18 +422,8 @@ def _label_samples() -> Iterator[Sample]:
     yield sample(T(4), T(4, values=[-1, 0, 1, 3], dtype="i64"))
 
 
-@op(
-    f"multilabel_margin_loss(Tensor input, Tensor target, {_LEGACY}) -> Tensor",
-    kind="loss",
-    samples=_label_samples,
-)
-def multilabel_margin_loss(
-    input: Node,  # noqa: A002
-    target: Node,
-    size_average: bool | None,
-    reduce: bool | None,
-    reduction: str,
-) -> Node:
+@loss(explain=False, samples=_label_samples)
+def multilabel_margin_loss(input: Tensor, target: Tensor) -> Tensor:
     """Sum over labels y and other classes i of max(0, 1 - x[y] + x[i]) / C.
 
     Shape: `(N, C)` or `(C)`, both; a target row holds labels up to the first -1.
@@ -476,10 +465,7 @@ def multilabel_margin_loss(
     counted = prims.broadcast(used, cube, (0, 1)) & ~prims.broadcast(is_label, cube, (0, 2))
     total = prims.reduce_dims("sum", prims.where(counted, value, _zero(value)), (1, 2))
     total = total / prims.constant(classes, total)
-    if input.ndim < 2:
-        total = prims.reshape(total, ())
-    kind = reduction_of("multilabel_margin_loss", size_average, reduce, reduction)
-    return reduced(total, kind)
+    return prims.reshape(total, ()) if input.ndim < 2 else total
 
 
 def _soft_samples() -> Iterator[Sample]:
@@ -489,21 +475,10 @@ def _soft_samples() -> Iterator[Sample]:
     yield sample(T(4), T(4, low=0.0, high=1.0, grad=False), reduction="sum")
 
 
-@op(
-    "multilabel_soft_margin_loss(Tensor input, Tensor target, Tensor? weight=None, "
-    f"{_LEGACY}) -> Tensor",
-    where=_F,
-    promote="default",
-    samples=_soft_samples,
-)
+@loss(explain=False, promote="default", samples=_soft_samples, autocast="")
 def multilabel_soft_margin_loss(
-    input: Node,  # noqa: A002
-    target: Node,
-    weight: Node | None,
-    size_average: bool | None,
-    reduce: bool | None,
-    reduction: str,
-) -> Node:
+    input: Tensor, target: Tensor, weight: Tensor | None = None
+) -> Tensor:
     """Mean over classes of -(t log s(x) + (1 - t) log s(-x)), s the logistic function.
 
     Raises:
@@ -526,9 +501,7 @@ def multilabel_soft_margin_loss(
     if weight is not None:
         value = value * weight
     mean = prims.sum(value, value.ndim - 1)
-    mean = mean / prims.constant(value.shape[-1], mean)
-    kind = reduction_of("multilabel_soft_margin_loss", size_average, reduce, reduction)
-    return reduced(mean, kind)
+    return mean / prims.constant(value.shape[-1], mean)
 
 
 prims.register_rule("log_sigmoid", lambda grad, out, x: (grad * prims.sigmoid(-x),))
@@ -540,7 +513,7 @@ prims.register_rule("log_sigmoid", lambda grad, out, x: (grad * prims.sigmoid(-x
 @op(
     name="_one_hot",
     where="private",
-    samples=lambda: iter([sample(T(2, 3, dtype="i64", low=0, high=4), 4)]),
+    samples=lambda: [sample(T(2, 3, dtype="i64", low=0, high=4), 4)],
 )
 def one_hot_of(self: Tensor, num_classes: SymInt) -> Tensor:
     """1 where a class equals the place in a new last dimension."""
@@ -560,14 +533,12 @@ def _one_hot_errors() -> Iterator[ErrorSample]:
 @op(
     where=_F,
     host=True,
-    samples=lambda: iter(
-        [
-            sample(T(2, 3, dtype="i64", low=0, high=4)),
-            sample(T(3, dtype="i64", low=0, high=4), 6),
-            sample(T(0, dtype="i64"), 3),
-            sample(T(values=2, dtype="i64"), 3),
-        ]
-    ),
+    samples=lambda: [
+        sample(T(2, 3, dtype="i64", low=0, high=4)),
+        sample(T(3, dtype="i64", low=0, high=4), 6),
+        sample(T(0, dtype="i64"), 3),
+        sample(T(values=2, dtype="i64"), 3),
+    ],
     errors=_one_hot_errors,
 )
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Any:
@@ -616,7 +587,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Any:
 @op(
     where=f"torch {_F}",
     promote="keep",
-    samples=lambda: iter([sample(T(5, 3)), sample(T(4, 3), 1.0), sample(T(1, 3))]),
+    samples=lambda: [sample(T(5, 3)), sample(T(4, 3), 1.0), sample(T(1, 3))],
 )
 def pdist(input: Tensor, p: float = 2) -> Tensor:
     """p-distances of all pairs of rows i < j, in the order of `triu_indices`.

@@ -293,7 +293,7 @@ def _define(kind: str, suffix: str) -> None:
         varying=True,
         autocast="" if kind in ("hfft", "ihfft") and suffix else "float32",
         samples=_samples(kind, suffix),
-        errors=lambda: iter([ErrorSample(sample(T(4, 4), norm="x"), RuntimeError, "Invalid norm")]),
+        errors=lambda: [ErrorSample(sample(T(4, 4), norm="x"), RuntimeError, "Invalid norm")],
         dtypes="f32 f64" if kind in ("rfft", "ihfft") else "f32 f64 c64 c128",
     )(body)
 

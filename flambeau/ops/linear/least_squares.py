@@ -44,7 +44,7 @@ prims.register_rule("least_squares", _least_squares_rule)
 @op(
     name="_least_squares",
     where="private",
-    samples=lambda: iter([sample(_TALL, T(3, 2), None, "gels")]),
+    samples=lambda: [sample(_TALL, T(3, 2), None, "gels")],
     dtypes=_MATRICES,
 )
 def solve_least_squares(
@@ -127,7 +127,7 @@ def _least_squares_result() -> Any:
     out="cast empty",
     results="solution residuals rank singular_values",
     host=True,
-    samples=lambda: iter([sample(_TALL, T(3, 2))]),
+    samples=lambda: [sample(_TALL, T(3, 2))],
     dtypes=_MATRICES,
     autocast="float32",
 )

@@ -99,7 +99,7 @@ def svd_lowrank(A: Any, q: int | None = 6, niter: int = 2, M: Any = None) -> Any
     where="torch",
     host=True,
     samples=_component_samples,
-    errors=lambda: iter([ErrorSample(sample(T(4, 3), 5), ValueError, "q(=5)")]),
+    errors=lambda: [ErrorSample(sample(T(4, 3), 5), ValueError, "q(=5)")],
     dtypes="f32 f64",
 )
 def pca_lowrank(A: Any, q: int | None = None, center: bool = True, niter: int = 2) -> Any:  # noqa: N803

@@ -149,7 +149,7 @@ def _pair_samples(*shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> Any:
 @op(
     kind="product",
     samples=_pair_samples(((2, 3), (3, 4)), ((0, 3), (3, 2)), ((17, 33), (33, 5))),
-    errors=lambda: iter([ErrorSample(sample(T(2), T(2, 3)), RuntimeError, "must be a matrix")]),
+    errors=lambda: [ErrorSample(sample(T(2), T(2, 3)), RuntimeError, "must be a matrix")],
     reference="numpy.matmul",
 )
 def mm(self: Tensor, mat2: Tensor) -> Tensor:
@@ -295,7 +295,7 @@ def _dot(name: str, a: Node, b: Node, conjugate: bool = False) -> Node:
 @op(
     out="exact",
     samples=_pair_samples(((3,), (3,)), ((0,), (0,)), ((4200,), (4200,))),
-    errors=lambda: iter([ErrorSample(sample(T(2), T(3)), RuntimeError, "inconsistent tensor")]),
+    errors=lambda: [ErrorSample(sample(T(2), T(3)), RuntimeError, "inconsistent tensor")],
     reference="numpy.dot",
 )
 def dot(self: Tensor, tensor: Tensor) -> Tensor:
@@ -325,7 +325,7 @@ def vdot(self: Tensor, other: Tensor) -> Tensor:
 @op(
     kind="product",
     where="linalg",
-    samples=lambda: iter([sample(T(3, 4), T(3, 4)), sample(T(3, 4), T(4)), sample(T(3), T(3))]),
+    samples=lambda: [sample(T(3, 4), T(3, 4)), sample(T(3, 4), T(4)), sample(T(3), T(3))],
 )
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """Sums of products along `dim`, the first operand conjugated; operands broadcast.
@@ -643,7 +643,7 @@ def cross(self: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     where="linalg",
     promote="default",
     out="separate",
-    samples=lambda: iter([sample(T(4, 3), T(4, 3)), sample(T(4, 3), T(1, 3))]),
+    samples=lambda: [sample(T(4, 3), T(4, 3)), sample(T(4, 3), T(1, 3))],
 )
 def linalg_cross(self: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """Cross products of vectors of three elements along `dim`.
@@ -659,7 +659,7 @@ def linalg_cross(self: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
 
 
 @op(
-    samples=lambda: iter([sample(T(3, 4)), sample(T(4, 3)), sample(T(0, 3))]),
+    samples=lambda: [sample(T(3, 4)), sample(T(4, 3)), sample(T(0, 3))],
     reference="numpy.trace",
     autocast="float32",
 )

@@ -292,7 +292,7 @@ def _packed_samples() -> Iterator[Sample]:
     kind="matrix",
     out="cast empty",
     samples=_packed_samples,
-    errors=lambda: iter([ErrorSample(sample(T(3), T(1)), RuntimeError, "at least 2 dimensions")]),
+    errors=lambda: [ErrorSample(sample(T(3), T(1)), RuntimeError, "at least 2 dimensions")],
     dtypes=_MATRICES,
 )
 def householder_product(input: Tensor, tau: Tensor) -> Tensor:
@@ -324,8 +324,8 @@ def householder_product(input: Tensor, tau: Tensor) -> Tensor:
 @op(
     out="cast empty",
     results="a tau",
-    samples=lambda: iter([sample(T(3, 2, grad=False)), sample(T(2, 3, 4, grad=False))]),
-    errors=lambda: iter([ErrorSample(sample(T(3)), RuntimeError, "at least 2 dimensions")]),
+    samples=lambda: [sample(T(3, 2, grad=False)), sample(T(2, 3, 4, grad=False))],
+    errors=lambda: [ErrorSample(sample(T(3)), RuntimeError, "at least 2 dimensions")],
     dtypes=_MATRICES,
     autocast="float32",
 )
@@ -369,7 +369,7 @@ def orgqr(self: Tensor, input2: Tensor) -> Tensor:
 
 @op(
     out="exact empty",
-    samples=lambda: iter([sample(T(3, 2), T(2), T(3, 4)), sample(T(3, 2), T(2), T(4, 3), False)]),
+    samples=lambda: [sample(T(3, 2), T(2), T(3, 4)), sample(T(3, 2), T(2), T(4, 3), False)],
     dtypes=_MATRICES,
     autocast="float32",
 )
@@ -407,7 +407,7 @@ def _rows_of(x: Node, count: int) -> int:
 @op(
     kind="matrix",
     out="cast contiguous",
-    samples=lambda: iter([sample(T(2, 3, 6), 2)]),
+    samples=lambda: [sample(T(2, 3, 6), 2)],
     dtypes=_MATRICES,
 )
 def tensorinv(self: Tensor, ind: int = 2) -> Tensor:
@@ -440,7 +440,7 @@ def tensorinv(self: Tensor, ind: int = 2) -> Tensor:
     return Dense(value, (*range(self.ndim - ind, self.ndim), *range(self.ndim - ind)))
 
 
-@op(kind="matrix", out=True, samples=lambda: iter([sample(T(2, 3, 6), T(2, 3))]), dtypes=_MATRICES)
+@op(kind="matrix", out=True, samples=lambda: [sample(T(2, 3, 6), T(2, 3))], dtypes=_MATRICES)
 def tensorsolve(self: Tensor, other: Tensor, dims: Sequence[int] | None = None) -> Tensor:
     """X with tensordot(A, X, X.ndim) = B; `dims` of A are moved to its end first.
 

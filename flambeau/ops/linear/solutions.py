@@ -344,7 +344,7 @@ def solve_triangular(
 @op(
     out="exact",
     results="solution cloned_coefficient",
-    samples=lambda: iter([sample(T(2, 3), _PAIR), sample(T(2, 3), _PAIR, False, True)]),
+    samples=lambda: [sample(T(2, 3), _PAIR), sample(T(2, 3), _PAIR, False, True)],
     dtypes=_MATRICES,
     autocast="float32",
 )
@@ -405,7 +405,7 @@ _ONE = T(1, 1, values=[[2.0]])
 
 @op(
     out="cast contiguous",
-    samples=lambda: iter([sample(T(2, 3), _LOW), sample(T(1, 3), _ONE, True)]),
+    samples=lambda: [sample(T(2, 3), _LOW), sample(T(1, 3), _ONE, True)],
     dtypes=_MATRICES,
     autocast="float32",
 )
@@ -424,7 +424,7 @@ def cholesky_solve(self: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
 
 @op(
     out="cast empty",
-    samples=lambda: iter([sample(_LOW), sample(_ONE, True)]),
+    samples=lambda: [sample(_LOW), sample(_ONE, True)],
     dtypes=_MATRICES,
     autocast="float32",
 )
@@ -506,7 +506,7 @@ def lu_solve(
 @op(
     name="lu_solve",
     out="exact",
-    samples=lambda: iter([sample(T(2, 3), _PAIR, T(2, dtype="i32", values=[2, 2], grad=False))]),
+    samples=lambda: [sample(T(2, 3), _PAIR, T(2, dtype="i32", values=[2, 2], grad=False))],
     dtypes=_MATRICES,
     autocast="float32",
 )
@@ -580,8 +580,8 @@ def _rank(a: Node, atol: Any, rtol: Any, hermitian: bool, name: str) -> Node:
     kind="matrix",
     out=True,
     differentiable=False,
-    samples=lambda: iter([sample(_PAIR, atol=T(low=0.1, high=0.2))]),
-    errors=lambda: iter([ErrorSample(sample(T(3)), RuntimeError, "at least 2 dimensions")]),
+    samples=lambda: [sample(_PAIR, atol=T(low=0.1, high=0.2))],
+    errors=lambda: [ErrorSample(sample(T(3)), RuntimeError, "at least 2 dimensions")],
     dtypes=_MATRICES,
 )
 def matrix_rank(
@@ -654,7 +654,7 @@ prims.register_rule("pseudo_inverse", pseudo_inverse_rule)
     where="linalg",
     out=True,
     autocast=lower_result,
-    samples=lambda: iter([sample(_PAIR, atol=T(low=0.01, high=0.02, grad=False))]),
+    samples=lambda: [sample(_PAIR, atol=T(low=0.01, high=0.02, grad=False))],
     dtypes=_MATRICES,
 )
 def pinv(
@@ -691,7 +691,7 @@ def _pinv_rcond_tensor(self: Tensor, rcond: Tensor, hermitian: bool = False) -> 
     return pseudo_inverse(self, 0.0, rcond, hermitian)
 
 
-@op(samples=lambda: iter([sample(_PAIR)]), dtypes=_MATRICES, autocast="float32")
+@op(samples=lambda: [sample(_PAIR)], dtypes=_MATRICES, autocast="float32")
 def pinverse(self: Tensor, rcond: float = 1e-15) -> Tensor:
     """The pseudo-inverse; see `torch.linalg.pinv`.
 

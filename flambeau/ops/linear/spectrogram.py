@@ -239,13 +239,13 @@ def _sums(pieces: Node, step: int) -> Node:
     return prims.slice(flat, d - 1, 0, extent)
 
 
-@op(where="private", samples=lambda: iter([sample(T(2, 3, 4), T(4), 2), sample(T(3, 5), None, 2)]))
+@op(where="private", samples=lambda: [sample(T(2, 3, 4), T(4), 2), sample(T(3, 5), None, 2)])
 def _overlapped(self: Tensor, weights: Tensor | None, step: int) -> Tensor:
     """Sums of windows (..., count, length) times weights, which start `step` apart."""
     return _sums(self if weights is None else self * weights, step)
 
 
-@op(where="private", samples=lambda: iter([sample(T(4), 3, 2)]))
+@op(where="private", samples=lambda: [sample(T(4), 3, 2)])
 def _envelope(self: Tensor, count: int, step: int) -> Tensor:
     """Sums of the squares of `count` equal windows that start `step` apart."""
     return _sums(prims.broadcast(self * self, (count, self.shape[-1]), (1,)), step)

@@ -126,7 +126,7 @@ def _image(value: Node, count: int) -> Node | Dense:
     name="_adaptive_max_pool",
     kind="image",
     where="private",
-    samples=lambda: iter([sample(T(2, 3, 8, 6), (3, 4), 2)]),
+    samples=lambda: [sample(T(2, 3, 8, 6), (3, 4), 2)],
 )
 def adaptive_max_pool(input: Tensor, output_size: Any, count: int) -> Tensor:
     """Maxima of adaptive windows."""
@@ -137,7 +137,7 @@ def adaptive_max_pool(input: Tensor, output_size: Any, count: int) -> Tensor:
     name="_adaptive_max_pool_with_indices",
     kind="image",
     where="private",
-    samples=lambda: iter([sample(T(2, 3, 8, 6), (3, 4), 2)]),
+    samples=lambda: [sample(T(2, 3, 8, 6), (3, 4), 2)],
 )
 def adaptive_max_pool_with_indices(
     input: Tensor, output_size: Any, count: int
@@ -151,7 +151,7 @@ def adaptive_max_pool_with_indices(
     name="_adaptive_avg_pool",
     kind="image",
     where="private",
-    samples=lambda: iter([sample(T(2, 3, 8, 6), (3, 4), 2)]),
+    samples=lambda: [sample(T(2, 3, 8, 6), (3, 4), 2)],
 )
 def adaptive_avg_pool(input: Tensor, output_size: Any, count: int) -> Tensor:
     """Means of adaptive windows."""

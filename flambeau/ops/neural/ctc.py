@@ -48,13 +48,9 @@ def _joined(*terms: Node) -> Node:
     name="_ctc_states",
     where="private",
     differentiable=False,
-    samples=lambda: iter(
-        [
-            sample(
-                T(4, 2, 3), T(2, 2, dtype="i64", low=1, high=3), T(2, values=[2, 1], dtype="i64"), 0
-            )
-        ]
-    ),
+    samples=lambda: [
+        sample(T(4, 2, 3), T(2, 2, dtype="i64", low=1, high=3), T(2, values=[2, 1], dtype="i64"), 0)
+    ],
     varying=True,
 )
 def ctc_states(
@@ -88,9 +84,9 @@ def _columns(x: Node, like: Node) -> Node:
     where="private",
     differentiable=False,
     runtime="t",
-    samples=lambda: iter(
-        [sample(T(2, 3), T(2, 3), T(2, 3, dtype="bool"), T(2, values=[3, 1], dtype="i64"), 1)]
-    ),
+    samples=lambda: [
+        sample(T(2, 3), T(2, 3), T(2, 3, dtype="bool"), T(2, values=[3, 1], dtype="i64"), 1)
+    ],
 )
 def ctc_forward(
     before: Tensor, emission: Tensor, may_skip: Tensor, input_lengths: Tensor, t: Scalar
@@ -111,18 +107,16 @@ def _time(t: Any, like: Node) -> Node:
     where="private",
     differentiable=False,
     runtime="t",
-    samples=lambda: iter(
-        [
-            sample(
-                T(2, 3),
-                T(2, 3),
-                T(2, 3),
-                T(2, 3, dtype="bool"),
-                T(2, values=[3, 1], dtype="i64"),
-                1,
-            )
-        ]
-    ),
+    samples=lambda: [
+        sample(
+            T(2, 3),
+            T(2, 3),
+            T(2, 3),
+            T(2, 3, dtype="bool"),
+            T(2, values=[3, 1], dtype="i64"),
+            1,
+        )
+    ],
 )
 def ctc_backward(
     after: Tensor,
@@ -144,7 +138,7 @@ def ctc_backward(
     name="_ctc_ends",
     where="private",
     differentiable=False,
-    samples=lambda: iter([sample(T(2, 5), T(2, values=[2, 1], dtype="i64"))]),
+    samples=lambda: [sample(T(2, 5), T(2, values=[2, 1], dtype="i64"))],
 )
 def ctc_ends(emission: Tensor, target_lengths: Tensor) -> tuple[Tensor, Tensor]:
     """alpha at time 0 from the states' log probabilities at it, and beta at the end."""
@@ -160,19 +154,17 @@ def ctc_ends(emission: Tensor, target_lengths: Tensor) -> tuple[Tensor, Tensor]:
     name="_ctc_total",
     where="private",
     notes={"differentiable once": True},
-    samples=lambda: iter(
-        [
-            sample(
-                T(2, 2, 3, grad=False),
-                T(2, 3, dtype="i64", low=0, high=3),
-                T(2, 2, 3, grad=False),
-                T(2, 2, 3, grad=False),
-                T(2, values=[2, 1], dtype="i64"),
-                T(2, values=[1, 1], dtype="i64"),
-                False,
-            )
-        ]
-    ),
+    samples=lambda: [
+        sample(
+            T(2, 2, 3, grad=False),
+            T(2, 3, dtype="i64", low=0, high=3),
+            T(2, 2, 3, grad=False),
+            T(2, 2, 3, grad=False),
+            T(2, values=[2, 1], dtype="i64"),
+            T(2, values=[1, 1], dtype="i64"),
+            False,
+        )
+    ],
 )
 def ctc_total(
     log_probs: Tensor,
@@ -418,18 +410,16 @@ def ctc_loss(
     f"ctc_loss({_ARGUMENTS}int reduction=1, bool zero_infinity=False) -> Tensor",
     where="torch",
     host=True,
-    samples=lambda: iter(
-        [
-            sample(
-                T(3, 2, 4, low=-3.0, high=0.0),
-                T(2, 2, dtype="i64", low=1, high=4),
-                (3, 2),
-                (2, 1),
-                0,
-                1,
-            )
-        ]
-    ),
+    samples=lambda: [
+        sample(
+            T(3, 2, 4, low=-3.0, high=0.0),
+            T(2, 2, dtype="i64", low=1, high=4),
+            (3, 2),
+            (2, 1),
+            0,
+            1,
+        )
+    ],
     autocast="float32",
 )
 def ctc_loss_by_number(

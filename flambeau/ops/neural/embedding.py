@@ -144,12 +144,7 @@ def keep_mask(x: Node, p: Any, generator: int) -> Node:
     layout="follow",
     inplace=True,
     runtime="p",
-    samples=lambda: iter(
-        (
-            sample(T(3, 4), 0.5),
-            sample(T(3, 4, layout="transposed"), 0.5),
-        )
-    ),
+    samples=lambda: [sample(T(3, 4), 0.5), sample(T(3, 4, layout="transposed"), 0.5)],
 )
 def random_dropout(input: Tensor, p: Scalar, generator: Generator | None = None) -> Tensor:
     """Each element zeroed with probability p, the others divided by 1 - p (0 < p < 1).
@@ -167,7 +162,7 @@ def random_dropout(input: Tensor, p: Scalar, generator: Generator | None = None)
     promote="keep",
     layout="follow",
     runtime="p",
-    samples=lambda: iter((sample(T(3, 4), 0.5),)),
+    samples=lambda: [sample(T(3, 4), 0.5)],
 )
 def masked_dropout(
     input: Tensor, p: Scalar, generator: Generator | None = None
@@ -187,7 +182,7 @@ def _mask_errors() -> Iterator[ErrorSample]:
 @op(
     where="torch",
     host=True,
-    samples=lambda: iter((sample(T(3, 4), 0.5, False), sample(T(3, 4), 1.0, True))),
+    samples=lambda: [sample(T(3, 4), 0.5, False), sample(T(3, 4), 1.0, True)],
     errors=_mask_errors,
 )
 def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
@@ -214,7 +209,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
     return input * 0.0, input.new_zeros(input.shape, dtype=object_of("bool"))
 
 
-@op(where="nn.functional", host=True, samples=lambda: iter((sample(T(3, 4), 0.5, False),)))
+@op(where="nn.functional", host=True, samples=lambda: [sample(T(3, 4), 0.5, False)])
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
     """Zeroes elements with probability p and scales the rest by 1 / (1 - p), in training only.
 

@@ -43,9 +43,9 @@ def _bags(input: Node, offsets: Node | None, count: Size) -> tuple[Node, Size]: 
 @op(
     name="_embedding_bag",
     where="private",
-    samples=lambda: iter(
-        [sample(T(3, 2, dtype="i64", low=0, high=6), T(6, 4), None, "sum", None, False, None)]
-    ),
+    samples=lambda: [
+        sample(T(3, 2, dtype="i64", low=0, high=6), T(6, 4), None, "sum", None, False, None)
+    ],
 )
 def bags_of(
     input: Tensor,

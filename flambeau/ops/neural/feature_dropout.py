@@ -37,7 +37,7 @@ def _noise_shape(x: Node, features: bool) -> tuple[Size, ...]:
     layout="follow",
     inplace=True,
     runtime="p",
-    samples=lambda: iter([sample(T(2, 3, 4), 0.5)]),
+    samples=lambda: [sample(T(2, 3, 4), 0.5)],
     pointwise=False,
 )
 def random_feature_dropout(input: Tensor, p: Scalar, generator: Generator | None = None) -> Tensor:
@@ -53,7 +53,7 @@ def random_feature_dropout(input: Tensor, p: Scalar, generator: Generator | None
     layout="follow",
     inplace=True,
     runtime="p",
-    samples=lambda: iter([sample(T(2, 3, 4), 0.5, False)]),
+    samples=lambda: [sample(T(2, 3, 4), 0.5, False)],
 )
 def random_alpha_dropout(
     input: Tensor, p: Scalar, features: bool, generator: Generator | None = None

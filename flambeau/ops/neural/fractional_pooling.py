@@ -51,9 +51,9 @@ def _starts(drawn: Node, size: Size, out: int, kernel: int) -> Node:
 @op(
     name="_fractional_max_pool",
     where="private",
-    samples=lambda: iter(
-        [sample(T(2, 3, 5, 6), T(2, 3, 2, low=0.0, high=1.0, grad=False), (2, 2), (3, 3))]
-    ),
+    samples=lambda: [
+        sample(T(2, 3, 5, 6), T(2, 3, 2, low=0.0, high=1.0, grad=False), (2, 2), (3, 3))
+    ],
 )
 def pooled(
     input: Tensor, random_samples: Tensor, kernel_size: Sequence[int], output_size: Sequence[int]

@@ -111,9 +111,9 @@ def _value(x: Node, corner: Sequence[_Neighbour], sizes: Sequence[Size], shape: 
     name="_grid_sample",
     where="private",
     promote="keep",
-    samples=lambda: iter(
-        [sample(T(2, 2, 3, 4), T(2, 3, 2, 2, low=-1.3, high=1.3), "bilinear", "zeros", False)]
-    ),
+    samples=lambda: [
+        sample(T(2, 2, 3, 4), T(2, 3, 2, 2, low=-1.3, high=1.3), "bilinear", "zeros", False)
+    ],
 )
 def sampled(
     input: Tensor, grid: Tensor, mode: str, padding_mode: str, align_corners: bool
@@ -261,13 +261,11 @@ def _define_sampler(suffix: str) -> None:
         where="torch",
         host=True,
         autocast="float32",
-        samples=lambda: iter(
-            [
-                sample(T(1, 2, 3, 4, 2), T(1, 2, 2, 1, 3), 0, 1, True)
-                if suffix == "_3d"
-                else sample(T(2, 2, 3, 4), T(2, 3, 2, 2), 0, 0, False)
-            ]
-        ),
+        samples=lambda: [
+            sample(T(1, 2, 3, 4, 2), T(1, 2, 2, 1, 3), 0, 1, True)
+            if suffix == "_3d"
+            else sample(T(2, 2, 3, 4), T(2, 3, 2, 2), 0, 0, False)
+        ],
     )(body)
 
 

@@ -8,7 +8,7 @@ PyTorch reads them. Formulas: Szegedy et al. 2016 (label smoothing), Huber 1964,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from functools import reduce as folded
 from typing import Any
@@ -18,11 +18,11 @@ from flambeau.ir.dtypes import TITLES
 from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.ir.node import Node
-from flambeau.language.definition import given_dtype, op
+from flambeau.language.definition import Body, OpDefinition, given_dtype, op
 from flambeau.language.layout import same
 from flambeau.language.promotion import CATEGORY, compute_dtype, default_dtype, promote_types
 from flambeau.language.samples import ErrorSample, Sample, T, sample
-from flambeau.language.schema import Scalar, Tensor
+from flambeau.language.schema import Scalar, Tensor, annotated_schema
 from flambeau.ops.broadcasting import (
     check_one_dtype,
     insist,
@@ -37,7 +37,7 @@ from flambeau.ops.pointwise.pointwise import clamped
 from flambeau.prims.common import COMPLEX, FLOATS
 
 _F = "nn.functional"
-_LEGACY = "bool? size_average=None, bool? reduce=None, str reduction='mean'"
+LEGACY = "bool? size_average=None, bool? reduce=None, str reduction='mean'"
 
 
 def reduction_of(name: str, size_average: bool | None, reduce: bool | None, reduction: str) -> str:
@@ -106,6 +106,47 @@ def weighted(value: Node, weight: Node | None, reduction: str) -> Node:
     return reduced(value * weight, "sum") / reduced(spread, "sum")
 
 
+_REDUCED = """    Shape: input and target broadcast together -> `()`, or their shape under "none".
+
+    Args:
+        size_average, reduce: the older spelling of `reduction`.
+        reduction: "none", "mean" or "sum" of the elements.
+
+"""
+
+
+def loss(before: str = "", explain: bool = True, **options: Any) -> Callable[[Body], OpDefinition]:
+    """`@op(kind="loss")` of a loss per element: adds its reduction to signature and documentation.
+
+    The body returns the elements, or the elements and their weights.
+
+    Args:
+        before: the parameter that `size_average`, `reduce` and `reduction` precede; "": none.
+        explain: whether the documentation gets the shape and the three arguments, too.
+    """
+
+    def decorate(body: Body) -> OpDefinition:
+        name = body.__name__
+        head, _, result = annotated_schema(body, name).rpartition(") -> ")
+        arguments = head.split(", ")
+        names = [argument.partition("=")[0].rpartition(" ")[2] for argument in arguments]
+        at = names.index(before) if before else len(names)
+        schema = ", ".join([*arguments[:at], LEGACY, *arguments[at:]])
+
+        def reducing(*values: Any) -> Node:
+            elements = body(*values[:at], *values[at + 3 :])
+            element, weight = elements if isinstance(elements, tuple) else (elements, None)
+            return weighted(element, weight, reduction_of(name, *values[at : at + 3]))
+
+        reducing.__name__, reducing.__module__ = name, body.__module__
+        text = body.__doc__ or ""
+        section = min(text.find(f"    {title}:") % len(text) for title in ("Raises", "Example"))
+        reducing.__doc__ = text[:section] + _REDUCED * explain + text[section:]
+        return op(f"{schema}) -> {result}", kind="loss", **options)(reducing)
+
+    return decorate
+
+
 def _pair_samples() -> Any:
     for options in ({}, {"reduction": "sum"}, {"reduction": "none"}):
         yield sample(T(3, 5), T(3, 5), **options)
@@ -120,29 +161,11 @@ def _unit_samples() -> Any:
         )
 
 
-@op(
-    f"mse_loss(Tensor input, Tensor target, {_LEGACY}, Tensor? weight=None) -> Tensor",
-    kind="loss",
-    promote="default",
-    out=True,
-    participants="input target",
-    samples=_pair_samples,
+@loss(
+    before="weight", promote="default", out=True, participants="input target", samples=_pair_samples
 )
-def mse_loss(
-    input: Node,  # noqa: A002
-    target: Node,
-    size_average: bool | None,
-    reduce: bool | None,
-    reduction: str,
-    weight: Node | None,
-) -> Node:
+def mse_loss(input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
     """(input - target)^2.
-
-    Shape: input and target broadcast together -> `()`, or their shape under "none".
-
-    Args:
-        size_average, reduce: the older spelling of `reduction`.
-        reduction: "none", "mean" or "sum" of the elements.
 
     Example:
         >>> F.mse_loss(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0]))
@@ -152,33 +175,18 @@ def mse_loss(
         raise unsupported("mse_loss", input, "convert both to a floating-point type first")
     warn_of_broadcast(input, target)
     difference = input - target
-    value = difference * difference
-    return weighted(value, weight, reduction_of("mse_loss", size_average, reduce, reduction))
+    return difference * difference, weight
 
 
-@op(
-    f"l1_loss(Tensor input, Tensor target, {_LEGACY}, Tensor? weight=None) -> Tensor",
-    kind="loss",
+@loss(
+    before="weight",
     promote="default",
     unsaved="input target",
     participants="input target",
     samples=_pair_samples,
 )
-def l1_loss(
-    input: Node,  # noqa: A002
-    target: Node,
-    size_average: bool | None,
-    reduce: bool | None,
-    reduction: str,
-    weight: Node | None,
-) -> Node:
+def l1_loss(input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
     """|input - target|.
-
-    Shape: input and target broadcast together -> `()`, or their shape under "none".
-
-    Args:
-        size_average, reduce: the older spelling of `reduction`.
-        reduction: "none", "mean" or "sum" of the elements.
 
     Example:
         >>> F.l1_loss(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0]))
@@ -186,35 +194,16 @@ def l1_loss(
     """
     refuse_bools(input, target)
     warn_of_broadcast(input, target)
-    value = prims.abs(input - target)
-    return weighted(value, weight, reduction_of("l1_loss", size_average, reduce, reduction))
+    return prims.abs(input - target), weight
 
 
-@op(
-    f"smooth_l1_loss(Tensor input, Tensor target, {_LEGACY}, float beta=1.0) -> Tensor",
-    kind="loss",
-    promote="default",
-    out=True,
-    participants="input target",
-    samples=_pair_samples,
+@loss(
+    before="beta", promote="default", out=True, participants="input target", samples=_pair_samples
 )
-def smooth_l1_loss(
-    input: Node,  # noqa: A002
-    target: Node,
-    size_average: bool | None,
-    reduce: bool | None,
-    reduction: str,
-    beta: float,
-) -> Node:
+def smooth_l1_loss(input: Tensor, target: Tensor, beta: float = 1.0) -> Tensor:
     """d^2 / (2 beta) for |d| < beta, else |d| - beta / 2.
 
     Source: Girshick, Fast R-CNN, 2015.
-
-    Shape: input and target broadcast together -> `()`, or their shape under "none".
-
-    Args:
-        size_average, reduce: the older spelling of `reduction`.
-        reduction: "none", "mean" or "sum" of the elements.
 
     Raises:
         RuntimeError: beta is negative.
@@ -230,11 +219,10 @@ def smooth_l1_loss(
         raise unsupported("smooth_l1_loss", input, "take the loss of real and imaginary parts")
     warn_of_broadcast(input, target)
     distance = prims.abs(input - target)
-    kind = reduction_of("smooth_l1_loss", size_average, reduce, reduction)
     if beta == 0:
-        return reduced(distance, kind)
+        return distance
     inside = distance * distance * 0.5 / beta
-    return reduced(prims.where(distance < beta, inside, distance - 0.5 * beta), kind)
+    return prims.where(distance < beta, inside, distance - 0.5 * beta)
 
 
 @op(kind="loss", out=True, samples=_pair_samples)
@@ -252,8 +240,8 @@ def huber_loss(
     Shape: input and target broadcast together -> `()`, or their shape under "none".
 
     Args:
-        size_average, reduce: the older spelling of `reduction`.
         reduction: "none", "mean" or "sum" of the elements.
+        delta: the distance from which on the loss is linear.
 
     Raises:
         RuntimeError: delta is not positive.
@@ -278,29 +266,14 @@ def huber_loss(
     return prims.cast(result, input.dtype)
 
 
-@op(
-    f"binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, {_LEGACY}) -> Tensor",
-    kind="loss",
+@loss(
     out=True,
     samples=lambda: iter(
         sample(s.args[0], s.args[1], reduction=s.kwargs["reduction"]) for s in _unit_samples()
     ),
 )
-def binary_cross_entropy(
-    input: Node,  # noqa: A002
-    target: Node,
-    weight: Node | None,
-    size_average: bool | None,
-    reduce: bool | None,
-    reduction: str,
-) -> Node:
+def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
     """-(t log p + (1 - t) log(1 - p)), logarithms not below -100.
-
-    Shape: input and target broadcast together -> `()`, or their shape under "none".
-
-    Args:
-        size_average, reduce: the older spelling of `reduction`.
-        reduction: "none", "mean" or "sum" of the elements.
 
     Raises:
         ValueError: the shapes differ.
@@ -323,9 +296,7 @@ def binary_cross_entropy(
     negative = prims.maximum(prims.log1p(-input), floor)
     value = (target - 1.0) * negative - target * positive
     value = prims.with_derivative(value, input, target, rule="bce")
-    value = value if weight is None else value * weight
-    kind = reduction_of("binary_cross_entropy", size_average, reduce, reduction)
-    return reduced(value, kind)
+    return value if weight is None else value * weight
 
 
 _NO_PROBABILITY = (
@@ -417,7 +388,7 @@ def _logits_dtype(x: Node, target: Node, positive: Node | None) -> str:
 
 
 @op(
-    f"kl_div(Tensor input, Tensor target, {_LEGACY}, bool log_target=False) -> Tensor",
+    f"kl_div(Tensor input, Tensor target, {LEGACY}, bool log_target=False) -> Tensor",
     kind="loss",
     promote="default",
     samples=_unit_samples,
@@ -472,26 +443,9 @@ def kl_div(
     return reduced(value, reduction_of("kl_div", size_average, reduce, reduction))
 
 
-@op(
-    f"soft_margin_loss(Tensor input, Tensor target, {_LEGACY}) -> Tensor",
-    kind="loss",
-    out=True,
-    samples=_pair_samples,
-)
-def soft_margin_loss(
-    input: Node,  # noqa: A002
-    target: Node,
-    size_average: bool | None,
-    reduce: bool | None,
-    reduction: str,
-) -> Node:
+@loss(out=True, samples=_pair_samples)
+def soft_margin_loss(input: Tensor, target: Tensor) -> Tensor:
     """log(1 + exp(-target * input)).
-
-    Shape: input and target broadcast together -> `()`, or their shape under "none".
-
-    Args:
-        size_average, reduce: the older spelling of `reduction`.
-        reduction: "none", "mean" or "sum" of the elements.
 
     Example:
         >>> F.soft_margin_loss(torch.zeros(2), torch.tensor([1.0, -1.0]))
@@ -506,8 +460,7 @@ def soft_margin_loss(
         )
     target = prims.cast(target, input.dtype)  # labels may be integers
     power = rounded(prims.exp(rounded(-target * input, half)), half)
-    value = rounded(prims.log1p(power), half)
-    return reduced(value, reduction_of("soft_margin_loss", size_average, reduce, reduction))
+    return rounded(prims.log1p(power), half)
 
 
 def hinge(x: Node) -> Node:
@@ -515,27 +468,9 @@ def hinge(x: Node) -> Node:
     return clamped("clamp_min", x, 0, None)
 
 
-@op(
-    f"hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, {_LEGACY}) -> Tensor",
-    kind="loss",
-    unsaved="input target",
-    samples=_pair_samples,
-)
-def hinge_embedding_loss(
-    input: Node,  # noqa: A002
-    target: Node,
-    margin: float,
-    size_average: bool | None,
-    reduce: bool | None,
-    reduction: str,
-) -> Node:
+@loss(unsaved="input target", samples=_pair_samples)
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0) -> Tensor:
     """input where target is 1, max(0, margin - input) where it is -1.
-
-    Shape: input and target broadcast together -> `()`, or their shape under "none".
-
-    Args:
-        size_average, reduce: the older spelling of `reduction`.
-        reduction: "none", "mean" or "sum" of the elements.
 
     Example:
         >>> F.hinge_embedding_loss(torch.tensor([0.5, 0.5]), torch.tensor([1.0, -1.0]))
@@ -550,32 +485,14 @@ def hinge_embedding_loss(
     value = prims.where(prims.ne(target, one), far, zero) + prims.where(
         prims.ne(target, -one), input, zero
     )
-    value = rounded(value, half)
-    return reduced(value, reduction_of("hinge_embedding_loss", size_average, reduce, reduction))
+    return rounded(value, half)
 
 
-@op(
-    kind="loss",
-    promote="float",
-    unsaved="input1 input2 target",
-    samples=lambda: iter((sample(T(5), T(5), T(5)),)),
-)
+@loss(promote="float", unsaved="input1 input2 target", samples=lambda: [sample(T(5), T(5), T(5))])
 def margin_ranking_loss(
-    input1: Tensor,
-    input2: Tensor,
-    target: Tensor,
-    margin: float = 0.0,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0
 ) -> Tensor:
     """max(0, -target (input1 - input2) + margin).
-
-    Shape: input and target broadcast together -> `()`, or their shape under "none".
-
-    Args:
-        size_average, reduce: the older spelling of `reduction`.
-        reduction: "none", "mean" or "sum" of the elements.
 
     Raises:
         RuntimeError: tensors of different ranks.
@@ -594,11 +511,10 @@ def margin_ranking_loss(
     if given_dtype(target) == "bool":
         problem = "Negation, the `-` operator, on a bool tensor is not supported"
         raise failure(RuntimeError, "margin_ranking_loss", problem, "labels are 1 and -1")
-    value = hinge(-target * (input1 - input2) + margin)
-    return reduced(value, reduction_of("margin_ranking_loss", size_average, reduce, reduction))
+    return hinge(-target * (input1 - input2) + margin)
 
 
-@op(where=_F, samples=lambda: iter((sample(T(5), T(5, low=0.0, high=4.0)),)), autocast="float32")
+@op(where=_F, samples=lambda: [sample(T(5), T(5, low=0.0, high=4.0))], autocast="float32")
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,

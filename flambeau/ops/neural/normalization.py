@@ -335,7 +335,7 @@ def _group_norm_by_channel(
     out=True,
     saves_result=False,
     runtime="eps",
-    samples=lambda: iter((sample(T(2, 3, 5)), sample(T(2, 3, 4, 5)))),
+    samples=lambda: [sample(T(2, 3, 5)), sample(T(2, 3, 4, 5))],
 )
 def instance_norm(
     input: Tensor,
@@ -381,7 +381,7 @@ def _batch_dims(x: Node) -> tuple[int, ...]:
     layout="first image",
     saves_result=False,
     runtime="eps",
-    samples=lambda: iter((sample(T(5, 3), T(3), T(3), 1e-5), sample(T(2, 3, 4), None, None, 1e-3))),
+    samples=lambda: [sample(T(5, 3), T(3), T(3), 1e-5), sample(T(2, 3, 4), None, None, 1e-3)],
 )
 def batch_norm_train(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: Scalar
@@ -420,7 +420,7 @@ def batch_normalised(
     layout="first image",
     saves_result=False,
     runtime="eps",
-    samples=lambda: iter((sample(T(5, 3), T(3), T(3, low=0.5), T(3), T(3), 1e-5),)),
+    samples=lambda: [sample(T(5, 3), T(3), T(3, low=0.5), T(3), T(3), 1e-5)],
 )
 def batch_norm_eval(
     input: Tensor,
@@ -548,7 +548,7 @@ def batch_normed(
     out=True,
     overlap="partial",
     saves_result=False,
-    samples=lambda: iter((sample(T(3, 5)), sample(T(3, 5), 1.0, 0), sample(T(4), dim=0))),
+    samples=lambda: [sample(T(3, 5)), sample(T(3, 5), 1.0, 0), sample(T(4), dim=0)],
 )
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """x / max(norm_p(x), eps) along `dim`.

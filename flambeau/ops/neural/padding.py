@@ -177,8 +177,8 @@ def _fill(x: Node, value: float | None) -> Any:
     where="torch",
     layout="images",
     fits="value",
-    samples=lambda: iter([sample(T(3, 4), (1, 2)), sample(T(2, 3, 4), (1, -2, 0, 3), 1.5)]),
-    errors=lambda: iter([ErrorSample(sample(T(2, 3), (1,)), RuntimeError, "divisible by 2")]),
+    samples=lambda: [sample(T(3, 4), (1, 2)), sample(T(2, 3, 4), (1, -2, 0, 3), 1.5)],
+    errors=lambda: [ErrorSample(sample(T(2, 3), (1,)), RuntimeError, "divisible by 2")],
     varying=True,
 )
 def constant_pad_nd(self: Tensor, pad: Sequence[int], value: Scalar = 0) -> Tensor:

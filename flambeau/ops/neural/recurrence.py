@@ -87,7 +87,7 @@ def lstm_step_saving(
 @op(
     name="_lstm_step_backward",
     kind="step",
-    samples=lambda: iter([sample(*[T(3, 2)] * 3, T(3, 8), T(3, 2), T(3, 2))]),
+    samples=lambda: [sample(*[T(3, 2)] * 3, T(3, 8), T(3, 2), T(3, 2))],
 )
 def lstm_step_backward(
     grad_output: Tensor,
@@ -146,7 +146,7 @@ def gru_step_saving(
 @op(
     name="_gru_step_backward",
     kind="step",
-    samples=lambda: iter([sample(T(3, 2), T(3, 2), T(3, 8), T(3, 2))]),
+    samples=lambda: [sample(T(3, 2), T(3, 2), T(3, 8), T(3, 2))],
 )
 def gru_step_backward(
     grad_output: Tensor, grad_hidden: Tensor, gates: Tensor, hidden: Tensor
@@ -182,7 +182,7 @@ def rnn_step(
 @op(
     name="_rnn_step_backward",
     kind="step",
-    samples=lambda: iter([sample(T(3, 2), T(3, 2), T(3, 2), False)]),
+    samples=lambda: [sample(T(3, 2), T(3, 2), T(3, 2), False)],
 )
 def rnn_step_backward(
     grad_output: Tensor, grad_hidden: Tensor, hidden: Tensor, rectified: bool

@@ -176,7 +176,7 @@ def _smoothed(x: Node, axis: int, out: int, scale: float | None, align: bool, cu
     name="_interpolate",
     kind="image",
     where="private",
-    samples=lambda: iter([sample(T(1, 2, 5), (7,), None, "linear", False, False)]),
+    samples=lambda: [sample(T(1, 2, 5), (7,), None, "linear", False, False)],
     varying=True,
 )
 def resize(
@@ -375,5 +375,5 @@ for _name, _body, _arguments in (
         f"{_name}({_arguments}) -> Tensor",
         where=_F,
         host=True,
-        samples=lambda: iter([sample(T(1, 2, 3, 4), (5, 6))]),
+        samples=lambda: [sample(T(1, 2, 3, 4), (5, 6))],
     )(_body)

@@ -30,7 +30,7 @@ def no_place(name: str) -> str:
     name="_max_unpool",
     where="private",
     layout="images",
-    samples=lambda: iter([sample(T(1, 1, 2), T(1, 1, 2, values=[[[3, 0]]], dtype="i64"), (4,))]),
+    samples=lambda: [sample(T(1, 1, 2), T(1, 1, 2, values=[[[3, 0]]], dtype="i64"), (4,))],
 )
 def max_unpool(input: Tensor, indices: Tensor, size: Sequence[SymInt]) -> Tensor:
     """Zeros of spatial sizes `size` with the values of `input` at flat positions `indices`."""
@@ -116,9 +116,9 @@ def _define_unpool(count: int) -> None:
         where=_F,
         host=True,
         autocast="float32",
-        samples=lambda: iter(
-            [sample(T(1, 2, *[1] * count), T(1, 2, *[1] * count, dtype="i64", low=0, high=2), 2)]
-        ),
+        samples=lambda: [
+            sample(T(1, 2, *[1] * count), T(1, 2, *[1] * count, dtype="i64", low=0, high=2), 2)
+        ],
     )(body)
 
 

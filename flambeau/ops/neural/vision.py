@@ -39,8 +39,8 @@ def _check_factor(name: str, x: Node, what: str, factor: int) -> None:
 @op(
     where=f"torch {_F}",
     layout="images",
-    samples=lambda: iter([sample(T(2, 8, 3, 2), 2), sample(T(9, 2, 2), 3), sample(T(4, 3, 2), 1)]),
-    errors=lambda: iter([ErrorSample(sample(T(1, 2, 4, 4), 2), RuntimeError, "divisible")]),
+    samples=lambda: [sample(T(2, 8, 3, 2), 2), sample(T(9, 2, 2), 3), sample(T(4, 3, 2), 1)],
+    errors=lambda: [ErrorSample(sample(T(1, 2, 4, 4), 2), RuntimeError, "divisible")],
 )
 def pixel_shuffle(self: Tensor, upscale_factor: int) -> Tensor:
     """Channels become pixels: `(*, C r^2, H, W)` -> `(*, C, H r, W r)` (Shi et al. 2016).
@@ -71,8 +71,8 @@ def pixel_shuffle(self: Tensor, upscale_factor: int) -> Tensor:
 @op(
     where=f"torch {_F}",
     layout="images",
-    samples=lambda: iter([sample(T(2, 2, 6, 4), 2), sample(T(1, 3, 6), 3)]),
-    errors=lambda: iter([ErrorSample(sample(T(1, 2, 4, 4), 3), RuntimeError, "divisible")]),
+    samples=lambda: [sample(T(2, 2, 6, 4), 2), sample(T(1, 3, 6), 3)],
+    errors=lambda: [ErrorSample(sample(T(1, 2, 4, 4), 3), RuntimeError, "divisible")],
 )
 def pixel_unshuffle(self: Tensor, downscale_factor: int) -> Tensor:
     """Pixels become channels: `(*, C, H r, W r)` -> `(*, C r^2, H, W)`.
@@ -104,8 +104,8 @@ def pixel_unshuffle(self: Tensor, downscale_factor: int) -> Tensor:
     where=f"torch {_F}",
     layout="images",
     aliases="native_channel_shuffle",
-    samples=lambda: iter([sample(T(2, 6, 3, 2), 2), sample(T(1, 4, 5), 4)]),
-    errors=lambda: iter([ErrorSample(sample(T(1, 3, 4), 2), RuntimeError, "divisible")]),
+    samples=lambda: [sample(T(2, 6, 3, 2), 2), sample(T(1, 4, 5), 4)],
+    errors=lambda: [ErrorSample(sample(T(1, 3, 4), 2), RuntimeError, "divisible")],
 )
 def channel_shuffle(self: Tensor, groups: int) -> Tensor:
     """Channel g C/groups + c moves to c groups + g: groups are interleaved (Zhang et al. 2018).
@@ -183,7 +183,7 @@ def _block_counts(
     where=_F,
     varying=True,
     samples=_unfold_samples,
-    errors=lambda: iter([ErrorSample(sample(T(1, 2, 4, 4), 5), RuntimeError, "sliding blocks")]),
+    errors=lambda: [ErrorSample(sample(T(1, 2, 4, 4), 5), RuntimeError, "sliding blocks")],
 )
 def unfold(input: Node, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Node:  # noqa: A002
     """Sliding blocks of images as columns (im2col).
@@ -306,18 +306,14 @@ def _line(count: int, align_corners: bool, dtype: str) -> Node:
     where="torch",
     promote="keep",
     autocast="lower",
-    samples=lambda: iter(
-        [
-            sample(T(2, 2, 3), (2, 1, 3, 4), False),
-            sample(T(1, 3, 4), (1, 1, 2, 3, 2), True),
-        ]
-    ),
-    errors=lambda: iter(
-        [
-            ErrorSample(sample(T(1, 2, 3), (1, 1, 2), False), RuntimeError, "4D"),
-            ErrorSample(sample(T(1, 3, 3), (1, 1, 2, 2), False), RuntimeError, "theta"),
-        ]
-    ),
+    samples=lambda: [
+        sample(T(2, 2, 3), (2, 1, 3, 4), False),
+        sample(T(1, 3, 4), (1, 1, 2, 3, 2), True),
+    ],
+    errors=lambda: [
+        ErrorSample(sample(T(1, 2, 3), (1, 1, 2), False), RuntimeError, "4D"),
+        ErrorSample(sample(T(1, 3, 3), (1, 1, 2, 2), False), RuntimeError, "theta"),
+    ],
     varying=True,
 )
 def affine_grid_of(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
@@ -362,13 +358,11 @@ def affine_grid_of(theta: Tensor, size: Sequence[int], align_corners: bool) -> T
 @op(
     where=_F,
     host=True,
-    samples=lambda: iter(
-        [
-            sample(T(2, 2, 3), (2, 3, 4, 5), align_corners=True),
-            sample(T(1, 2, 3), (1, 1, 3, 2), align_corners=False),
-            sample(T(2, 3, 4), (2, 1, 3, 2, 4), align_corners=False),
-        ]
-    ),
+    samples=lambda: [
+        sample(T(2, 2, 3), (2, 3, 4, 5), align_corners=True),
+        sample(T(1, 2, 3), (1, 1, 3, 2), align_corners=False),
+        sample(T(2, 3, 4), (2, 1, 3, 2, 4), align_corners=False),
+    ],
 )
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Any:
     """Sampling positions of a spatial transformer (Jaderberg et al. 2015).
@@ -420,14 +414,12 @@ def _response_rule(input: Any, *args: Any, **options: Any) -> str:  # noqa: A002
     layout="first",
     autocast=by_arguments(_response_rule),
     saves_result=False,
-    samples=lambda: iter(
-        [
-            sample(T(2, 5, 3), 3),
-            sample(T(1, 4, 3, 2), 2, 0.1, 0.5, 2.0),
-            sample(T(0, 4, 3, dtype="i64"), 2),
-        ]
-    ),
-    errors=lambda: iter([ErrorSample(sample(T(3, 2), 2), ValueError, "3D or higher")]),
+    samples=lambda: [
+        sample(T(2, 5, 3), 3),
+        sample(T(1, 4, 3, 2), 2, 0.1, 0.5, 2.0),
+        sample(T(0, 4, 3, dtype="i64"), 2),
+    ],
+    errors=lambda: [ErrorSample(sample(T(3, 2), 2), ValueError, "3D or higher")],
     varying=True,
 )
 def local_response_norm(

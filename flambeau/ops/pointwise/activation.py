@@ -308,7 +308,7 @@ def leaky_relu(self: Tensor, negative_slope: Scalar = 0.01) -> Tensor:
 @op(
     where="torch method nn.functional",
     layout="first",
-    samples=lambda: iter((sample(T(2, 3, 4), T(3)), sample(T(5), T(1)))),
+    samples=lambda: [sample(T(2, 3, 4), T(3)), sample(T(5), T(1))],
     autocast="lower",
 )
 def prelu(self: Tensor, weight: Tensor) -> Tensor:
@@ -451,7 +451,7 @@ def _within(x: Node, limit: Node) -> Node:
     out="exact",
     participants="self",
     samples=unary_samples(-3, 3),
-    errors=lambda: iter([ErrorSample(sample(T(3), -0.5), RuntimeError, "lambda must be")]),
+    errors=lambda: [ErrorSample(sample(T(3), -0.5), RuntimeError, "lambda must be")],
     zero_preserving=True,
 )
 def softshrink(self: Tensor, lambd: Scalar = 0.5) -> Tensor:
@@ -508,7 +508,7 @@ def hardshrink(self: Tensor, lambd: Scalar = 0.5) -> Tensor:
     fits="threshold value",
     participants="self",
     runtime="threshold value",
-    samples=lambda: iter((sample(T(3, 4), 0.1, 20.0),)),
+    samples=lambda: [sample(T(3, 4), 0.1, 20.0)],
 )
 def threshold(self: Tensor, threshold: Scalar, value: Scalar) -> Tensor:
     """x where x > threshold, else value; NaN stays NaN.
@@ -548,7 +548,7 @@ def logsigmoid(self: Tensor) -> Tensor:
     promote="keep",
     layout="first",
     out=True,
-    samples=lambda: iter((sample(T(3, 6)), sample(T(4, 3), 0))),
+    samples=lambda: [sample(T(3, 6)), sample(T(4, 3), 0)],
 )
 def glu(self: Tensor, dim: int = -1) -> Tensor:
     """a * sigmoid(b), the two halves of x along `dim`.

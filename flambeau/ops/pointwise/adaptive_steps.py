@@ -177,7 +177,7 @@ def _define(
         f"_{name}_step(Tensor! param, Tensor grad{tensors}{scalars}, bool maximize) -> ()",
         kind="step",
         runtime=numbers,
-        samples=lambda: iter((sample(*inputs, *values, False),)),
+        samples=lambda: [sample(*inputs, *values, False)],
     )(step)
     FORMULAS[f"_{name}_step"] = formula
 

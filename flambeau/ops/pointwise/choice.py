@@ -41,9 +41,7 @@ def check_mask(mask: Node, name: str) -> None:
     fits="value",
     runtime="value",
     samples=_mask_samples,
-    errors=lambda: iter(
-        [ErrorSample(sample(T(3), I(3, high=2), 1.0), RuntimeError, "boolean masks")]
-    ),
+    errors=lambda: [ErrorSample(sample(T(3), I(3, high=2), 1.0), RuntimeError, "boolean masks")],
     pointwise=True,
 )
 def masked_fill(self: Tensor, mask: Tensor, value: Tensor | Scalar) -> Tensor:

@@ -154,7 +154,7 @@ def allclose(
 
 @op(
     host=True,
-    samples=lambda: iter([sample(T(3, 4), T(3, 4)), sample(T(3), T(4)), sample(T(0), T(0))]),
+    samples=lambda: [sample(T(3, 4), T(3, 4)), sample(T(3), T(4)), sample(T(0), T(0))],
     reference="numpy.array_equal",
 )
 def equal(self: Tensor, other: Tensor) -> bool:
@@ -181,7 +181,7 @@ def _all_true(mask: Any) -> Any:
     return all_elements(mask)
 
 
-@op(host=True, samples=lambda: iter([sample(T(1))]))
+@op(host=True, samples=lambda: [sample(T(1))])
 def is_nonzero(self: Tensor) -> bool:
     """Whether the only element of a tensor is not zero. A Python bool.
 

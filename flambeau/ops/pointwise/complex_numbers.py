@@ -22,7 +22,7 @@ from flambeau.ops.shape.views import view_as_real, viewed
     kind="pointwise",
     promote="keep",
     out="exact",
-    samples=lambda: iter([sample(T(2, 3)), sample(T(2, 3, dtype="c64"))]),
+    samples=lambda: [sample(T(2, 3)), sample(T(2, 3, dtype="c64"))],
     linear=True,
 )
 def conj_physical(self: Tensor) -> Tensor:
@@ -75,7 +75,7 @@ def _physical(x: Any) -> bool:
     return kind.__module__.startswith(_PACKAGES) or hasattr(kind, "__torch_dispatch__")
 
 
-@op(host=True, samples=lambda: iter([sample(T(3))]))
+@op(host=True, samples=lambda: [sample(T(3))])
 def conj(self: Tensor) -> Any:
     """A view of the complex conjugates of the elements; a real tensor is returned itself.
 
@@ -92,7 +92,7 @@ def conj(self: Tensor) -> Any:
     return conj_physical(self) if _physical(self) else toggled(self, CONJUGATE)
 
 
-@op(host=True, samples=lambda: iter([sample(T(3))]))
+@op(host=True, samples=lambda: [sample(T(3))])
 def _conj(self: Tensor) -> Any:
     """`conj` under its inner name.
 
@@ -103,7 +103,7 @@ def _conj(self: Tensor) -> Any:
     return conj(self)
 
 
-@op(host=True, samples=lambda: iter([sample(T(3))]))
+@op(host=True, samples=lambda: [sample(T(3))])
 def _neg_view(self: Tensor) -> Any:
     """A view of the negatives of the elements.
 
@@ -116,7 +116,7 @@ def _neg_view(self: Tensor) -> Any:
     return -self if _physical(self) else toggled(self, NEGATIVE)
 
 
-@op(host=True, samples=lambda: iter([sample(T(2, 3, 4)), sample(T())]))
+@op(host=True, samples=lambda: [sample(T(2, 3, 4)), sample(T())])
 def adjoint(self: Tensor) -> Any:
     """Matrices transposed and conjugated, as a view: the attribute `mH`.
 
@@ -134,7 +134,7 @@ def adjoint(self: Tensor) -> Any:
     name="matrix_H",
     where="torch",
     host=True,
-    samples=lambda: iter([sample(T(2, 3)), sample(T(2, 3, dtype="c64"))]),
+    samples=lambda: [sample(T(2, 3)), sample(T(2, 3, dtype="c64"))],
 )
 def matrix_h(self: Tensor) -> Any:
     """A matrix transposed and conjugated, as a view: the attribute `H`.
@@ -164,7 +164,7 @@ def _part(x: Any, index: int) -> Any:
     return toggled(part, NEGATIVE) if negative else part
 
 
-@op(where="torch", host=True, samples=lambda: iter([sample(T(3)), sample(T(2, 3, dtype="c64"))]))
+@op(where="torch", host=True, samples=lambda: [sample(T(3)), sample(T(2, 3, dtype="c64"))])
 def real(input: Tensor) -> Any:
     """The real parts, as a view; a real tensor is returned itself.
 
@@ -175,7 +175,7 @@ def real(input: Tensor) -> Any:
     return _part(input, 0) if input.is_complex() else input
 
 
-@op(where="torch", host=True, samples=lambda: iter([sample(T(2, 3, dtype="c64"))]))
+@op(where="torch", host=True, samples=lambda: [sample(T(2, 3, dtype="c64"))])
 def imag(input: Tensor) -> Any:
     """The imaginary parts of a complex tensor, as a view.
 
@@ -220,10 +220,8 @@ def angle(self: Tensor) -> Tensor:
     layout="follow",
     out="exact",
     unsaved="abs angle",
-    samples=lambda: iter([sample(T(2, 3), T(3)), sample(T(4, 6, layout="transposed"), T(4, 6))]),
-    errors=lambda: iter(
-        [ErrorSample(sample(T(2), T(2, dtype="f64")), RuntimeError, "scalar type")]
-    ),
+    samples=lambda: [sample(T(2, 3), T(3)), sample(T(4, 6, layout="transposed"), T(4, 6))],
+    errors=lambda: [ErrorSample(sample(T(2), T(2, dtype="f64")), RuntimeError, "scalar type")],
     dtypes="f32 f64",
     autocast="float32",
 )

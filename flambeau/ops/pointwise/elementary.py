@@ -290,7 +290,7 @@ def _numpy_zeta(s: Any, q: Any) -> Any:
     kind="elementary",
     where="special",
     overlap="copy",
-    samples=lambda: iter([sample(T(3, 4, low=2.2, high=6.0), 3)]),
+    samples=lambda: [sample(T(3, 4, low=2.2, high=6.0), 3)],
     reference="scipy.special.multigammaln",
 )
 def multigammaln(self: Tensor, p: int) -> Tensor:
@@ -315,7 +315,7 @@ def multigammaln(self: Tensor, p: int) -> Tensor:
     promote="float",
     inplace=True,
     out=True,
-    samples=lambda: iter([sample(T(3, 4, low=2.2, high=6.0), 3)]),
+    samples=lambda: [sample(T(3, 4, low=2.2, high=6.0), 3)],
     pointwise=True,
 )
 def mvlgamma(self: Tensor, p: int) -> Tensor:

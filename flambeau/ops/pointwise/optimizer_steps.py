@@ -122,7 +122,7 @@ def sgd_step(
     name="_adagrad_step",
     kind="step",
     runtime="rate weight_decay eps",
-    samples=lambda: iter((sample(T(5), T(5), T(5, low=0), 0.1, 0.01, 1e-10, False),)),
+    samples=lambda: [sample(T(5), T(5), T(5, low=0), 0.1, 0.01, 1e-10, False)],
 )
 def adagrad_step(
     param: Mutable[Tensor],

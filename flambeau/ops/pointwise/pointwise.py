@@ -38,7 +38,7 @@ FLOAT_LIMITS = {
     out="exact",
     aliases="negative",
     samples=unary_samples(),
-    errors=lambda: iter([ErrorSample(sample(T(3, dtype="bool")), RuntimeError, "Negation")]),
+    errors=lambda: [ErrorSample(sample(T(3, dtype="bool")), RuntimeError, "Negation")],
     reference="numpy.negative",
     linear=True,
 )
@@ -514,7 +514,7 @@ clamp.overload(
     out="exact",
     fits="min",
     runtime="min",
-    samples=lambda: iter([sample(T(3, 4), 0.5), sample(T(3, 4), T(4))]),
+    samples=lambda: [sample(T(3, 4), 0.5), sample(T(3, 4), T(4))],
 )
 def clamp_min(self: Tensor, min: Scalar) -> Tensor:
     """Each element raised to at least `min`; see `clamp`.
@@ -536,7 +536,7 @@ clamp_min.overload("clamp_min.tensor(Tensor self, Tensor min) -> Tensor", out=Tr
     out="exact",
     fits="max",
     runtime="max",
-    samples=lambda: iter([sample(T(3, 4), 0.5), sample(T(3, 4), T(4))]),
+    samples=lambda: [sample(T(3, 4), 0.5), sample(T(3, 4), T(4))],
 )
 def clamp_max(self: Tensor, max: Scalar) -> Tensor:
     """Each element lowered to at most `max`; see `clamp`.

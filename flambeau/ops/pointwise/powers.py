@@ -121,7 +121,7 @@ def _rpow(self: Tensor, other: Tensor | Scalar) -> Tensor:
     inplace=True,
     out="exact",
     unsaved="self exponent",
-    samples=lambda: iter([sample(T(3, 4, low=0.2), T(4)), sample(T(3, low=0.2), 2)]),
+    samples=lambda: [sample(T(3, 4, low=0.2), T(4)), sample(T(3, low=0.2), 2)],
     reference="numpy.float_power",
 )
 def float_power(self: Tensor, exponent: Tensor | Scalar) -> Tensor:
@@ -370,7 +370,7 @@ def heaviside(self: Tensor, values: Tensor) -> Tensor:
     kind="pointwise",
     promote="none",
     overlap="partial self",
-    samples=lambda: iter([sample(T(3, 4), T(4, dtype="i32", low=-3, high=4))]),
+    samples=lambda: [sample(T(3, 4), T(4, dtype="i32", low=-3, high=4))],
     reference="numpy.ldexp",
 )
 def ldexp(self: Tensor, other: Tensor) -> Tensor:
@@ -423,17 +423,13 @@ def _halves_of(exponent: Node) -> tuple[Node, Node]:
     out="exact",
     results="mantissa exponent",
     unsaved="self",
-    samples=lambda: iter(
-        [
-            sample(T(3, 4)),
-            sample(T(4, 6, layout="transposed")),
-            sample(T(5, dtype="f32", values=[0.0, -3.0, 8.0, 1e-45, math.inf])),
-            sample(T(2, dtype="f64", values=[5e-324, 1.7e308])),
-        ]
-    ),
-    errors=lambda: iter(
-        [ErrorSample(sample(T(3, dtype="i64")), RuntimeError, "floating-point dtypes")]
-    ),
+    samples=lambda: [
+        sample(T(3, 4)),
+        sample(T(4, 6, layout="transposed")),
+        sample(T(5, dtype="f32", values=[0.0, -3.0, 8.0, 1e-45, math.inf])),
+        sample(T(2, dtype="f64", values=[5e-324, 1.7e308])),
+    ],
+    errors=lambda: [ErrorSample(sample(T(3, dtype="i64")), RuntimeError, "floating-point dtypes")],
     reference="numpy.frexp",
     zero_preserving=True,
 )

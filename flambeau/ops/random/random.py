@@ -216,7 +216,7 @@ def _randint(low: Any, high: Any, size: Sequence[Size], generator: Any, dtype: A
 @creation(
     f"randint(int high, SymInt[] size, *, {GENERATOR}",
     runtime="high",
-    samples=lambda: iter([sample(10, (3, 4)), sample(5, 10, (7,))]),
+    samples=lambda: [sample(10, (3, 4)), sample(5, 10, (7,))],
 )
 def randint(
     high: Any,
@@ -257,7 +257,7 @@ def _randint_low(
     return _randint(low, high, size, generator, dtype)
 
 
-@creation(f"randperm(SymInt n, *, {GENERATOR}", samples=lambda: iter([sample(9), sample(0)]))
+@creation(f"randperm(SymInt n, *, {GENERATOR}", samples=lambda: [sample(9), sample(0)])
 def randperm(
     n: Size, generator: Any, dtype: Any, layout: Any, device: Any, pin_memory: Any
 ) -> Node:
@@ -333,7 +333,7 @@ _define_like("randn_like", "normal", "Standard normal numbers")
     layout="follow",
     runtime="high",
     differentiable=False,
-    samples=lambda: iter([sample(T(3, 8), 5), sample(T(3, 8), 2, 5)]),
+    samples=lambda: [sample(T(3, 8), 5), sample(T(3, 8), 2, 5)],
 )
 def randint_like(
     self: Node, high: Any, generator: Any, dtype: Any, layout: Any, device: Any, pin_memory: Any
@@ -400,7 +400,7 @@ def _define_fill(
         >>> torch.empty(3).{name}({"0.5" if name == "geometric_" else ""}).shape
         torch.Size([3])
     """
-    samples = _fill_samples if name != "geometric_" else lambda: iter([sample(T(3, 8), 0.3)])
+    samples = _fill_samples if name != "geometric_" else lambda: [sample(T(3, 8), 0.3)]
     op(
         f"{schema}, *, {GENERATOR}) -> Tensor",
         where="method",
@@ -457,7 +457,7 @@ _define_fill(
     where="method",
     runtime="from to",
     differentiable=False,
-    samples=lambda: iter([sample(T(3, 8)), sample(T(5), 10), sample(T(5), 3, 10)]),
+    samples=lambda: [sample(T(3, 8)), sample(T(5), 10), sample(T(5), 3, 10)],
     pointwise=True,
 )
 def random_(self: Node, low: Any, high: Any, generator: Any) -> Node:
@@ -502,12 +502,10 @@ def _probabilities(p: Node, name: str) -> Node:
     out="any",
     overlap="partial",
     dtypes=FLOAT_NAMES,
-    samples=lambda: iter(
-        [
-            sample(T(3, 8, low=0.0, high=1.0)),
-            sample(T(4, 6, low=0.0, high=1.0, layout="transposed")),
-        ]
-    ),
+    samples=lambda: [
+        sample(T(3, 8, low=0.0, high=1.0)),
+        sample(T(4, 6, low=0.0, high=1.0, layout="transposed")),
+    ],
     pointwise=True,
 )
 def bernoulli(self: Node, generator: Any) -> Node:
@@ -541,7 +539,7 @@ def _bernoulli_p(self: Node, p: Any, generator: Any) -> Node:
     f"bernoulli_(Tensor! self, Tensor p, *, {GENERATOR}) -> Tensor",
     where="method",
     differentiable=False,
-    samples=lambda: iter([sample(T(3, 8)), sample(T(3, 8), 0.2)]),
+    samples=lambda: [sample(T(3, 8)), sample(T(3, 8), 0.2)],
     pointwise=True,
 )
 def bernoulli_(self: Node, p: Node, generator: Any) -> Node:
@@ -575,14 +573,12 @@ def _bernoulli_fill(self: Node, p: Any, generator: Any) -> Node:
     out=True,
     overlap="partial",
     dtypes=FLOAT_NAMES,
-    samples=lambda: iter(
-        [
-            sample(T(3, 8), T(8, low=0.5, high=1.0)),
-            sample(T(3), 2.0),
-            sample(1.0, T(20, low=0.5, high=1.0)),
-            sample(1.0, 2.0, (4, 5)),
-        ]
-    ),
+    samples=lambda: [
+        sample(T(3, 8), T(8, low=0.5, high=1.0)),
+        sample(T(3), 2.0),
+        sample(1.0, T(20, low=0.5, high=1.0)),
+        sample(1.0, 2.0, (4, 5)),
+    ],
 )
 def normal(mean: Node, std: Node, generator: Any) -> Node:
     """Normal numbers; mean and std are tensors, numbers, or one of each.
@@ -668,13 +664,11 @@ def _multinomial_errors() -> Iterator[ErrorSample]:
     out=True,
     host=True,
     dtypes="f32 f64",
-    samples=lambda: iter(
-        [
-            sample(T(5, low=0.1, high=1.0), 1),
-            sample(T(3, 5, low=0.1, high=1.0), 4),
-            sample(T(3, 5, low=0.1, high=1.0), 8, True),
-        ]
-    ),
+    samples=lambda: [
+        sample(T(5, low=0.1, high=1.0), 1),
+        sample(T(3, 5, low=0.1, high=1.0), 4),
+        sample(T(3, 5, low=0.1, high=1.0), 8, True),
+    ],
     errors=_multinomial_errors,
 )
 def multinomial(

@@ -198,7 +198,7 @@ amin = _amax("amin", "min")
     results="min max",
     overlap="partial",
     overlap_when=lambda x, dim, keepdim: dim is not None,
-    samples=lambda: iter([sample(T(3, 4)), sample(T(3, 4), dim=1, keepdim=True), sample(T())]),
+    samples=lambda: [sample(T(3, 4)), sample(T(3, 4), dim=1, keepdim=True), sample(T())],
 )
 def aminmax(
     self: Tensor, *, dim: int | None = None, keepdim: bool = False

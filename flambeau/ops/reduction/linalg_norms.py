@@ -420,7 +420,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
     out="exact",
     overlap="partial",
     runtime="maxnorm",
-    samples=lambda: iter([sample(T(3, 4), 2, 0, 1.0), sample(T(2, 3, 4), 1, -1, 0.5)]),
+    samples=lambda: [sample(T(3, 4), 2, 0, 1.0), sample(T(2, 3, 4), 1, -1, 0.5)],
     dtypes="f16 bf16 f32 f64 c64 c128",
 )
 def renorm(self: Tensor, p: Scalar, dim: int, maxnorm: Scalar) -> Tensor:

@@ -181,8 +181,8 @@ def _mean(total: Node, lengths: Node, initial: float | None) -> Node:
 @op(
     where="torch",
     out="join",
-    samples=lambda: iter([sample([T(3, 2), T(5, 4)], 0, 2), sample([T(3, 2), T(3, 3)], 1, 2)]),
-    errors=lambda: iter([ErrorSample(sample([T(3)], 0, 0), RuntimeError, "positive num_chunks")]),
+    samples=lambda: [sample([T(3, 2), T(5, 4)], 0, 2), sample([T(3, 2), T(3, 3)], 1, 2)],
+    errors=lambda: [ErrorSample(sample([T(3)], 0, 0), RuntimeError, "positive num_chunks")],
     varying=True,
 )
 def _chunk_cat(tensors: Sequence[Tensor], dim: int, num_chunks: int) -> Tensor:

@@ -401,15 +401,13 @@ def covariance(
 @op(
     autocast=lower_result,
     unsaved="self",
-    samples=lambda: iter(
-        [
-            sample(T(3, 7)),
-            sample(T(7)),
-            sample(T(3, 4), correction=0),
-            sample(T(3, 4), fweights=T(4, dtype="i64", low=1, high=4)),
-            sample(T(3, 4), aweights=T(4, low=0.2, grad=False)),
-        ]
-    ),
+    samples=lambda: [
+        sample(T(3, 7)),
+        sample(T(7)),
+        sample(T(3, 4), correction=0),
+        sample(T(3, 4), fweights=T(4, dtype="i64", low=1, high=4)),
+        sample(T(3, 4), aweights=T(4, low=0.2, grad=False)),
+    ],
     reference="numpy.cov",
 )
 def cov(
@@ -451,7 +449,7 @@ def _one_row(x: Node) -> bool:
 @op(
     autocast=lower_result,
     unsaved="self",
-    samples=lambda: iter([sample(T(3, 7)), sample(T(7))]),
+    samples=lambda: [sample(T(3, 7)), sample(T(7))],
     reference="numpy.corrcoef",
 )
 def corrcoef(self: Tensor) -> Tensor:

@@ -241,7 +241,7 @@ def _transferred(self: Any, target: Any, dtype: Any) -> Any:
     where="method",
     layout="first",
     returns_self=True,
-    samples=lambda: iter([sample(T(2, 3), T(1, dtype="f64", grad=False))]),
+    samples=lambda: [sample(T(2, 3), T(1, dtype="f64", grad=False))],
     pointwise=True,
 )
 def type_as(self: Tensor, other: Tensor) -> Tensor:
@@ -393,7 +393,7 @@ def broadcast_source(value: Node, target: Node, name: str) -> Node:
     where="method",
     overlap="partial",
     samples=_copy_samples,
-    errors=lambda: iter([ErrorSample(sample(T(2, 3), T(4)), RuntimeError, "must match the size")]),
+    errors=lambda: [ErrorSample(sample(T(2, 3), T(4)), RuntimeError, "must match the size")],
 )
 def copy_(self: Mutable[Tensor], other: Tensor, non_blocking: bool = False) -> Tensor:
     """Overwrites the tensor with `other`, broadcast and converted.

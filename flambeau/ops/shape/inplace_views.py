@@ -139,8 +139,8 @@ def _resized(name: str, self: Any, sizes: Sequence[int]) -> Any:
     "resize(Tensor self, SymInt[] size) -> Tensor",
     where="method",
     host=True,
-    samples=lambda: iter([sample(T(2, 3), 3, 2)]),
-    errors=lambda: iter([ErrorSample(sample(T(2, 3), 4, 2), RuntimeError, "6 elements")]),
+    samples=lambda: [sample(T(2, 3), 3, 2)],
+    errors=lambda: [ErrorSample(sample(T(2, 3), 4, 2), RuntimeError, "6 elements")],
 )
 def resize(self: Any, *size: Any) -> Any:
     """The elements in other sizes, as `reshape` gives them; deprecated.
@@ -158,8 +158,8 @@ def resize(self: Any, *size: Any) -> Any:
 @op(
     where="method",
     host=True,
-    samples=lambda: iter([sample(T(2, 3), T(6))]),
-    errors=lambda: iter([ErrorSample(sample(T(2, 3), T(4)), RuntimeError, "6 elements")]),
+    samples=lambda: [sample(T(2, 3), T(6))],
+    errors=lambda: [ErrorSample(sample(T(2, 3), T(4)), RuntimeError, "6 elements")],
 )
 def resize_as(self: Tensor, tensor: Tensor) -> Any:
     """`resize` to the sizes of another tensor; deprecated.

@@ -66,7 +66,7 @@ def repeat(self: Tensor, repeats: Sequence[SymInt]) -> Tensor:
     return _repeated(self, repeats)
 
 
-@op(samples=lambda: iter([sample(T(2, 3), (2,)), sample(T(3), (2, 2))]), reference="numpy.tile")
+@op(samples=lambda: [sample(T(2, 3), (2,)), sample(T(3), (2, 2))], reference="numpy.tile")
 def tile(self: Tensor, dims: Sequence[SymInt]) -> Tensor:
     """Copies of the tensor, `dims` aligned to its last dimensions.
 

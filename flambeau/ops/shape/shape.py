@@ -119,9 +119,9 @@ def _stack_samples() -> Samples:
     kind="join",
     long_list="stack",
     samples=_stack_samples,
-    errors=lambda: iter(
-        [ErrorSample(sample([T(2), T(3)]), RuntimeError, "expects each tensor to be equal size")]
-    ),
+    errors=lambda: [
+        ErrorSample(sample([T(2), T(3)]), RuntimeError, "expects each tensor to be equal size")
+    ],
 )
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors of one shape along a new dimension.
@@ -161,7 +161,7 @@ def _at_least(x: Node, ndim: int) -> Node:
 @op(
     kind="join",
     long_list="hstack",
-    samples=lambda: iter([sample([T(2), T(3)]), sample([T(2, 3), T(2, 1)]), sample([T(), T()])]),
+    samples=lambda: [sample([T(2), T(3)]), sample([T(2, 3), T(2, 1)]), sample([T(), T()])],
 )
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors joined along the second dimension (vectors along the first).
@@ -178,7 +178,7 @@ def hstack(tensors: Sequence[Tensor]) -> Tensor:
     kind="join",
     long_list="vstack",
     aliases="row_stack",
-    samples=lambda: iter([sample([T(3), T(3)]), sample([T(2, 3), T(3)])]),
+    samples=lambda: [sample([T(3), T(3)]), sample([T(2, 3), T(3)])],
 )
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors joined along the first dimension; vectors are rows.
@@ -193,7 +193,7 @@ def vstack(tensors: Sequence[Tensor]) -> Tensor:
 @op(
     kind="join",
     long_list="dstack",
-    samples=lambda: iter([sample([T(3), T(3)]), sample([T(2, 3), T(2, 3)])]),
+    samples=lambda: [sample([T(3), T(3)]), sample([T(2, 3), T(2, 3)])],
 )
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors joined along the third dimension.
@@ -208,7 +208,7 @@ def dstack(tensors: Sequence[Tensor]) -> Tensor:
 @op(
     kind="join",
     long_list="column_stack",
-    samples=lambda: iter([sample([T(3), T(3, 2)]), sample([T(), T()])]),
+    samples=lambda: [sample([T(3), T(3, 2)]), sample([T(), T()])],
 )
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors joined along the second dimension; vectors are columns.
@@ -246,7 +246,7 @@ def block_diagonal(tensors: Sequence[Tensor]) -> Tensor:
     "block_diag(Tensor[] tensors) -> Tensor",
     where="torch",
     host=True,
-    samples=lambda: iter([sample(T(1, 2), T(2, 3), T(3)), sample(T(2, 2))]),
+    samples=lambda: [sample(T(1, 2), T(2, 3), T(3)), sample(T(2, 2))],
 )
 def block_diag(*tensors: Any) -> Any:
     """Matrices along the diagonal of one matrix, zeros elsewhere.
@@ -282,7 +282,7 @@ def _define_atleast(ndim: int) -> None:
         f"{name}(Tensor[] tensors) -> (Tensor...)",
         where="torch",
         host=True,
-        samples=lambda: iter([sample(T()), sample(T(3), T(2, 3)), sample([T(3), T(2, 3, 4, 5)])]),
+        samples=lambda: [sample(T()), sample(T(3), T(2, 3)), sample([T(3), T(2, 3, 4, 5)])],
     )(body)
 
 
@@ -294,9 +294,7 @@ for _ndim in (1, 2, 3):
     "meshgrid(Tensor[] tensors, *, str? indexing=None) -> (Tensor...)",
     where="torch",
     host=True,
-    samples=lambda: iter(
-        [sample(T(3), T(4), indexing="ij"), sample(T(3), T(4), T(2), indexing="xy")]
-    ),
+    samples=lambda: [sample(T(3), T(4), indexing="ij"), sample(T(3), T(4), T(2), indexing="xy")],
 )
 def meshgrid(*tensors: Any, indexing: str | None = None) -> Any:
     """Coordinates of a grid: each vector expanded along the dimensions of the others.
@@ -355,7 +353,7 @@ def _meshgrid(tensors: Sequence[Tensor], swap: bool) -> tuple[Tensor, ...]:
     "cartesian_prod(Tensor[] tensors) -> Tensor",
     where="torch",
     host=True,
-    samples=lambda: iter([sample(T(2), T(3)), sample(T(3))]),
+    samples=lambda: [sample(T(2), T(3)), sample(T(3))],
 )
 def cartesian_prod(*tensors: Any) -> Any:
     """All combinations of the vectors' elements, one per row.
@@ -379,7 +377,7 @@ def cartesian_prod(*tensors: Any) -> Any:
 
 @op(
     layout="first",
-    samples=lambda: iter([sample(T(2, 3), (0,)), sample(T(2, 3), (0, -1)), sample(T(2, 3), ())]),
+    samples=lambda: [sample(T(2, 3), (0,)), sample(T(2, 3), (0, -1)), sample(T(2, 3), ())],
 )
 def flip(self: Tensor, dims: Sequence[int]) -> Tensor:
     """Elements in reverse order along `dims`; a copy.
@@ -418,7 +416,7 @@ def _define_flip(name: str, d: int) -> None:
     op(
         f"{name}(Tensor self) -> Tensor",
         layout="first",
-        samples=lambda: iter([sample(T(2, 3))]),
+        samples=lambda: [sample(T(2, 3))],
         reference=f"numpy.{name}",
     )(body)
 
@@ -437,7 +435,7 @@ def _roll_samples() -> Samples:
 @op(
     layout="images",
     samples=_roll_samples,
-    errors=lambda: iter([ErrorSample(sample(T(3), (1, 2), (0,)), RuntimeError, "must align")]),
+    errors=lambda: [ErrorSample(sample(T(3), (1, 2), (0,)), RuntimeError, "must align")],
     varying=True,
 )
 def roll(self: Tensor, shifts: Sequence[SymInt], dims: Sequence[int] = ()) -> Tensor:
@@ -480,7 +478,7 @@ def _rolled(x: Node, shift: Size, d: int) -> Node:
 
 @op(
     layout="first",
-    samples=lambda: iter([sample(T(2, 3)), sample(T(2, 3), 2), sample(T(2, 3, 4), -1, (1, 2))]),
+    samples=lambda: [sample(T(2, 3)), sample(T(2, 3), 2), sample(T(2, 3, 4), -1, (1, 2))],
 )
 def rot90(self: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """Rotated by k quarter turns from the first of `dims` towards the second.
@@ -592,7 +590,7 @@ def _embedded(self: Node, offset: int, first: int, second: int) -> Node:
 
 
 @op(
-    samples=lambda: iter([sample(T(3)), sample(T(2, 3), 1), sample(T(2, 3), -1, 0, 2)]),
+    samples=lambda: [sample(T(3)), sample(T(2, 3), 1), sample(T(2, 3), -1, 0, 2)],
     varying=True,
 )
 def diag_embed(self: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
@@ -616,7 +614,7 @@ def diag_embed(self: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) ->
 
 @op(
     out="exact",
-    samples=lambda: iter([sample(T(3)), sample(T(3), -1), sample(T(3, 4)), sample(T(3, 4), 1)]),
+    samples=lambda: [sample(T(3)), sample(T(3), -1), sample(T(3, 4)), sample(T(3, 4), 1)],
     reference="numpy.diag",
     varying=True,
 )
@@ -644,7 +642,7 @@ diagonal_of = diagonal
 
 
 @op(
-    samples=lambda: iter([sample(T(2, 2)), sample(T(), 1)]),
+    samples=lambda: [sample(T(2, 2)), sample(T(), 1)],
     reference="numpy.diagflat",
     varying=True,
 )

@@ -142,7 +142,7 @@ def reshape(self: Tensor, shape: Sequence[SymInt]) -> Tensor:
     return prims.reshape(self, infer_shape(prod(self.shape), shape, "reshape"))
 
 
-@op(where="torch", view=True, samples=lambda: iter([sample(T(2, 3))]))
+@op(where="torch", view=True, samples=lambda: [sample(T(2, 3))])
 def alias(self: Tensor) -> Tensor:
     """Another tensor of the same memory and geometry.
 
@@ -213,7 +213,7 @@ def flatten(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     return prims.reshape(self, (*self.shape[:first], middle, *self.shape[last + 1 :]))
 
 
-@op(view=True, samples=lambda: iter([sample(T(2, 3)), sample(T(6, layout="sliced"))]))
+@op(view=True, samples=lambda: [sample(T(2, 3)), sample(T(6, layout="sliced"))])
 def ravel(self: Tensor) -> Tensor:
     """All elements in one dimension, in row-major order: a view of a contiguous tensor, or a copy.
 
@@ -345,7 +345,7 @@ def swapdims(self: Tensor, dim0: int, dim1: int) -> Tensor:
     return _swapped(self, dim0, dim1, "swapdims")
 
 
-@op(view=True, samples=lambda: iter([sample(T(2, 3)), sample(T(3))]))
+@op(view=True, samples=lambda: [sample(T(2, 3)), sample(T(3))])
 def t(self: Tensor) -> Tensor:
     """A matrix transposed; vectors and numbers as they are.
 
@@ -362,7 +362,7 @@ def t(self: Tensor) -> Tensor:
     return prims.permute(self, range(self.ndim - 1, -1, -1))
 
 
-@op(name="numpy_T", where="torch", view=True, samples=lambda: iter([sample(T(2, 3)), sample(T(4))]))
+@op(name="numpy_T", where="torch", view=True, samples=lambda: [sample(T(2, 3)), sample(T(4))])
 def numpy_t(self: Tensor) -> Tensor:
     """All dimensions in reverse order: the attribute `T`.
 
@@ -384,7 +384,7 @@ def numpy_t(self: Tensor) -> Tensor:
     name="_matrix_transpose",
     where="torch",
     view=True,
-    samples=lambda: iter([sample(T(2, 3)), sample(T())]),
+    samples=lambda: [sample(T(2, 3)), sample(T())],
 )
 def matrix_t(self: Tensor) -> Tensor:
     """Matrices transposed: the attribute `mT`."""
@@ -511,7 +511,7 @@ def expand(self: Tensor, size: Sequence[SymInt], *, implicit: bool = False) -> T
     return expanded(self, size, "expand")
 
 
-@op(where="method", view=True, samples=lambda: iter([sample(T(3, 1), T(2, 3, 4, grad=False))]))
+@op(where="method", view=True, samples=lambda: [sample(T(3, 1), T(2, 3, 4, grad=False))])
 def expand_as(self: Tensor, other: Tensor) -> Tensor:
     """`expand(other.shape)`.
 
@@ -549,7 +549,7 @@ def broadcast_list(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     "broadcast_tensors(Tensor[] tensors) -> (Tensor...)",
     where="torch",
     host=True,
-    samples=lambda: iter([sample(T(3, 1), T(4)), sample(T(2, 3))]),
+    samples=lambda: [sample(T(3, 1), T(4)), sample(T(2, 3))],
 )
 def broadcast_tensors(*tensors: Any) -> Any:
     """All tensors expanded to their common shape, as a tuple of views.
@@ -569,7 +569,7 @@ def broadcast_tensors(*tensors: Any) -> Any:
 @op(
     view=True,
     notes={"any window": True},
-    samples=lambda: iter([sample(T(4, 3), (2, 2), (1, 2), 1), sample(T(6), (4, 3), (1, 1))]),
+    samples=lambda: [sample(T(4, 3), (2, 2), (1, 2), 1), sample(T(6), (4, 3), (1, 1))],
 )
 def as_strided(
     self: Tensor,
@@ -654,7 +654,7 @@ def view_as_complex(self: Tensor) -> Tensor:
     return viewed(self, prims.complex(real, imaginary), move)
 
 
-@op(where="torch", view=True, samples=lambda: iter([sample(T(3, dtype="c64"))]), dtypes="c64 c128")
+@op(where="torch", view=True, samples=lambda: [sample(T(3, dtype="c64"))], dtypes="c64 c128")
 def view_as_real(self: Tensor) -> Tensor:
     """Complex numbers as pairs of real numbers in a new last dimension.
 

@@ -71,7 +71,7 @@ def _define(name: str) -> None:
         out=False,
         varying=True,
         samples=samples,
-        errors=lambda: iter([ErrorSample(sample(-1), RuntimeError, "non-negative window_length")]),
+        errors=lambda: [ErrorSample(sample(-1), RuntimeError, "non-negative window_length")],
     )(body)
 
 

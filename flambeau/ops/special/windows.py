@@ -72,9 +72,7 @@ def _samples(given: dict[str, Any]) -> Callable[[], Iterator[Sample]]:
 
 
 def _errors(given: dict[str, Any]) -> Callable[[], Iterator[ErrorSample]]:
-    return lambda: iter(
-        [ErrorSample(sample(-1, **given), ValueError, "non-negative window length")]
-    )
+    return lambda: [ErrorSample(sample(-1, **given), ValueError, "non-negative window length")]
 
 
 def _check_strided(name: str, layout: Any) -> None:
