@@ -35,6 +35,7 @@ from flambeau.ir.node import (
 from flambeau.ir.size import Size, SizeExpr, estimate, mul, prod, substitute, symbol
 from flambeau.ir.size_program import Condition, Program, ShapeEnvironment, eq
 from flambeau.language.layout import contiguous_strides
+from flambeau.prims.record import record_of
 from flambeau.runtime import collection
 
 
@@ -609,7 +610,7 @@ def _unread(trace: StreamTrace, results: Sequence[Node]) -> list[Node]:
     if not trace.drawn:
         return []
     read = set(topological(results))
-    return [x for x in topological(trace.drawn) if x.op == "random" and x not in read]
+    return [x for x in topological(trace.drawn) if record_of(x).kind == "random" and x not in read]
 
 
 def _specification(traced: Traced, tuned: bool) -> tuple[int, dict[str, Any]]:

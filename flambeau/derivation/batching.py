@@ -17,7 +17,7 @@ from flambeau.ir.size import Size
 from flambeau.prims.annotation import RULES as DERIVATIVES
 from flambeau.prims.annotation import register_rule
 from flambeau.prims.random import EACH
-from flambeau.prims.record import PRIMITIVES, Batched, BatchRule, expand, next_axis
+from flambeau.prims.record import PRIMITIVES, Batched, BatchRule, expand, next_axis, record_of
 
 _PLACEHOLDER = 1 << 31  # slots of the samples that a derivative rule is asked about
 
@@ -55,7 +55,7 @@ def batch(
             continue
         pairs = [values[x] for x in current.inputs]
         operands, flags = [x for x, _ in pairs], [flag for _, flag in pairs]
-        if current.op == "random":
+        if record_of(current).kind == "random":
             values[current] = _draw(Batched(current, operands, flags, extent), randomness)
         elif any(flags):
             values[current] = _rule_of(current.op)(Batched(current, operands, flags, extent)), True

@@ -36,7 +36,7 @@ from flambeau.ir.graph_grammar import symbols_of
 from flambeau.ir.node import Graph, GraphOutput, Node, node, topological
 from flambeau.ir.size import SizeExpr, free_symbols
 from flambeau.prims.common import DIFFERENTIABLE, is_constant, show
-from flambeau.prims.record import NOT_DIFFERENTIABLE, PRIMITIVES
+from flambeau.prims.record import NOT_DIFFERENTIABLE, PRIMITIVES, record_of
 
 Source = tuple[str, int]
 Seed = tuple[int, Node, Node]  # number of the output, its node, its gradient
@@ -123,10 +123,10 @@ def differentiate(
 
 def differentiable_operands(current: Node) -> tuple[Node, ...]:
     """The operands that a node's derivative rule may give a gradient."""
-    record = PRIMITIVES.get(current.op)
-    if record is None or record.derivative == NOT_DIFFERENTIABLE:
+    record = record_of(current)
+    if record.derivative == NOT_DIFFERENTIABLE:
         return ()
-    return current.inputs[1:] if current.op == "with_derivative" else current.inputs
+    return current.inputs[1:] if record.kind == "annotation" else current.inputs
 
 
 def find_active(outputs: Iterable[Node], targets: Iterable[Node]) -> set[Node]:
@@ -244,7 +244,11 @@ def _irrecoverable(grads: Sequence[Node], available: set[Node]) -> list[Node]:
     inputs.
     """
     reached = _until(grads, dict.fromkeys(available, ("input", 0)))
-    return [x for x in reached if x.op in ("random", "input") and x not in available]
+    return [x for x in reached if _is_irrecoverable(x) and x not in available]
+
+
+def _is_irrecoverable(value: Node) -> bool:
+    return value.is_input or record_of(value).kind == "random"
 
 
 def _read_first(grads: Sequence[Node], available: dict[Node, Source]) -> list[Node]:

@@ -15,7 +15,7 @@ from flambeau.ir.environment import next_sequence, same_shape
 from flambeau.ir.node import Attributes, Graph, Node, attributes, node
 from flambeau.ir.size import Size, SizeExpr, free_symbols, substitute
 from flambeau.prims.common import is_constant, show
-from flambeau.prims.record import PRIMITIVES, Linearity
+from flambeau.prims.record import PRIMITIVES, Linearity, record_of
 
 Operand = Node | None
 Form = tuple[Attributes, tuple[Size, ...]]
@@ -56,7 +56,7 @@ def replay(
             values[current] = tensor_nodes[current.attribute("slot")]
         elif current.is_scalar:
             values[current] = _fitted_number(graph, current, scalar_nodes)
-        elif current.op == "random":
+        elif record_of(current).kind == "random":
             values[current] = _draw(current, values, sizes, sequences[current], generators)
         else:
             values[current] = _rebuild(current, form, values, sizes)
@@ -186,7 +186,7 @@ def _with_ones(operand: Node, expected: Sequence[Size]) -> Node:
 
 
 def _renumber(order: Sequence[Node]) -> dict[Node, int]:
-    draws = [x for x in order if x.op == "random"]
+    draws = [x for x in order if record_of(x).kind == "random"]
     draws.sort(key=lambda x: int(x.attribute("sequence")))
     return {x: next_sequence() for x in draws}
 

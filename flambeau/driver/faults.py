@@ -10,14 +10,8 @@ from __future__ import annotations
 
 from flambeau.ir.node import ITEM_SIZE, Graph, Node, topological
 from flambeau.ir.size_program import Program
+from flambeau.prims.record import record_of
 
-# Primitives beside `check_index` that may raise: no convergence, or a user's Python.
-_RAISING = frozenset(
-    {"custom_op", "eig", "eigh", "eigvals", "eigvalsh", "least_squares", "svd", "svdvals"}
-)
-_SAME_VALUES = frozenset(
-    {"broadcast", "cast", "flip", "permute", "reshape", "slice", "with_derivative"}
-)
 _NOTHING, _CONSTANT, _SCALAR = range(3)
 _INTEGERS = frozenset({"u8", "i8", "i16", "i32", "i64"})
 
@@ -42,12 +36,13 @@ def faults_of(graph: Graph, program: Program) -> tuple[list[Check], bool, list[B
     checks: dict[Check, None] = {}
     more = False
     for x in topological(o.node for o in graph.outputs):
-        if x.op == "check_index":
+        record = record_of(x)
+        if record.kind == "check":
             check = _check(x, program)
             more |= check is None
             if check is not None:
                 checks[check] = None
-        more |= x.op in _RAISING
+        more |= record.raises
     bounds = [bound for k, o in enumerate(graph.outputs) if (bound := _bound(k, o.node, program))]
     return (list(checks), more, bounds) if checks or more or bounds else None
 
@@ -59,11 +54,9 @@ def _bound(number: int, output: Node, program: Program) -> Bound | None:
         return None
     if index.is_input:
         return number, -1, index.attribute("slot")
-    if index.op in ("argmax", "argmin", "sort_indices"):
-        axis = index.attribute("axis")
-    elif index.op == "select" and index.attribute("result") == "places":
-        axis = -1
-    else:
+    positions = record_of(index).positions
+    axis = None if positions is None else positions(index)
+    if axis is None:
         return None
     return number, program.register(index.inputs[0].shape[axis]), -1
 
@@ -71,11 +64,15 @@ def _bound(number: int, output: Node, program: Program) -> Bound | None:
 def _divisor(checked: Node) -> Check | None:
     """The check of a run-time number that must not be 0, where that is what is checked."""
     wrong = checked.inputs[0]
-    if wrong.op != "cast" or wrong.inputs[0].op != "eq" or checked.attribute("size") != 1:
+    if (
+        not record_of(wrong).converts
+        or wrong.inputs[0].op != "eq"
+        or checked.attribute("size") != 1
+    ):
         return None
     number, zero = wrong.inputs[0].inputs
     bits = 64
-    while number.op in ("broadcast", "cast") and number.dtype in _INTEGERS:
+    while record_of(number).same_elements and number.dtype in _INTEGERS:
         bits = min(bits, 8 * ITEM_SIZE[number.dtype])
         number = number.inputs[0]
     if not number.is_scalar or number.dtype not in _INTEGERS or not _is_zero(_source(zero)):
@@ -84,7 +81,7 @@ def _divisor(checked: Node) -> Check | None:
 
 
 def _is_zero(x: Node) -> bool:
-    return x.op == "full" and x.attribute("value") == 0
+    return record_of(x).constant and x.attribute("value") == 0
 
 
 def _check(checked: Node, program: Program) -> Check | None:
@@ -106,8 +103,8 @@ def _check(checked: Node, program: Program) -> Check | None:
 
 def _source(x: Node) -> Node:
     """The node whose values `x` has, or some of them, as integers."""
-    while x.op in _SAME_VALUES and (x.op != "cast" or x.dtype == "i64"):
-        if x.op == "cast" and x.inputs[0].dtype not in _INTEGERS:
+    while (record := record_of(x)).same_elements:
+        if record.converts and (x.dtype != "i64" or x.inputs[0].dtype not in _INTEGERS):
             break
         x = x.inputs[0]
     return x
@@ -121,6 +118,6 @@ def _exempt(condition: Node, kept: Node, other: Node) -> tuple[Node, int, int] |
     left, right = (_source(x) for x in condition.inputs)
     if left is not index:
         return None
-    if right.op == "full":
+    if record_of(right).constant:
         return index, _CONSTANT, int(right.attribute("value"))
     return (index, _SCALAR, right.attribute("slot")) if right.is_scalar else None

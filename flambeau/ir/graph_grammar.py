@@ -18,7 +18,6 @@ from flambeau.ir.size import Size, SizeExpr, free_symbols
 TypeRule = Callable[[tuple[Node, ...], dict[str, Any]], tuple[str, tuple[Size, ...]]]
 
 TYPE_RULES: dict[str, TypeRule] = {}
-LEAVES = frozenset({"input", "scalar"})
 SCALAR_DTYPES = frozenset({"f64", "i64", "bool", "c128"})
 QUOTED_LINES = 10
 
@@ -77,8 +76,8 @@ def verify_graph(graph: Graph) -> None:
             _fail(graph, leaf, f"leaf {slot} has slot {leaf.attribute('slot')}")
     for node in graph.nodes():
         wrong = _wrong_with_node(graph, node, known)
-        if wrong is None and node.op == "random":
-            number = (node.attribute("generator"), node.attribute("sequence"))
+        number = (node.attribute("generator"), node.attribute("sequence"))
+        if wrong is None and number[1] is not None:
             if draws.setdefault(number, node) is not node:
                 wrong = f"draw {number[1]} of generator {number[0]} happens twice"
         if wrong is not None:
@@ -104,7 +103,7 @@ def _wrong_with_node(graph: Graph, node: Node, known: set[str]) -> str | None:
     unknown = symbols_of(node) - known
     if unknown:
         return f"symbols {', '.join(sorted(unknown))} are not the graph's"
-    if node.op in LEAVES:
+    if node.is_input or node.is_scalar:
         leaves = graph.inputs if node.is_input else graph.scalars
         if node not in leaves:
             return f"{node.op} is not one of the graph's"

@@ -79,7 +79,7 @@ from typing import Any
 from flambeau.ir import size as sizes_module
 from flambeau.ir.dtypes import CATEGORY
 from flambeau.ir.lock import computed_once, memo
-from flambeau.ir.node import ITEM_SIZE, Node, node, topological
+from flambeau.ir.node import ITEM_SIZE, Form, Node, topological
 from flambeau.ir.size import Size
 
 MAP_CHUNK = 8192  # elements per chunk of a map without rows
@@ -196,6 +196,11 @@ class Kernel:
 
 # ------------------------------------------------------------------------------- value nodes
 
+LOAD, INDEX, CONST, SCALAR = map(Form, ("k.load", "k.index", "k.const", "k.scalar"))
+REDUCED, KEPT, CARRY, PAIR = map(Form, ("k.reduced", "k.kept", "k.carry", "k.pair"))
+CHECK_INDEX = Form("check_index")
+RESULTS = (REDUCED, KEPT, CARRY)  # of earlier statements, by name
+
 
 def load(
     parameter: int,
@@ -212,44 +217,44 @@ def load(
     """
     operands = tuple(inputs)
     if mask is None:
-        return node("k.load", operands, (("index", index), ("parameter", parameter)), dtype)
+        return LOAD(operands, (("index", index), ("parameter", parameter)), dtype)
     packed = (("index", index), ("masked", True), ("other", other), ("parameter", parameter))
-    return node("k.load", (*operands, mask), packed, dtype)
+    return LOAD((*operands, mask), packed, dtype)
 
 
 def index(expression: Size, inputs: Iterable[Node] = ()) -> Node:
     """The i64 value of an index expression; `inputs` are bound to d0, d1, .. as in `load`."""
-    return node("k.index", inputs, (("expression", expression),), "i64")
+    return INDEX(inputs, (("expression", expression),), "i64")
 
 
 def const(value: Any, dtype: str) -> Node:
     """A constant. Stored as text, so that 0.0, -0.0, 0 and False stay different (and NaN equal)."""
-    return node("k.const", (), (("value", encode_constant(value, dtype)),), dtype)
+    return CONST((), (("value", encode_constant(value, dtype)),), dtype)
 
 
 def scalar(slot: int, dtype: str) -> Node:
     """Run-time scalar number `slot` of the kernel (`Kernel.scalars`), dtype f64, i64 or bool."""
-    return node("k.scalar", (), (("slot", slot),), dtype)
+    return SCALAR((), (("slot", slot),), dtype)
 
 
 def reduced(name: str, dtype: str) -> Node:
     """Result of a reduction of an earlier statement."""
-    return node("k.reduced", (), (("name", name),), dtype)
+    return REDUCED((), (("name", name),), dtype)
 
 
 def kept(name: str, dtype: str) -> Node:
     """Element r of a vector kept by an earlier Pass of the same row."""
-    return node("k.kept", (), (("name", name),), dtype)
+    return KEPT((), (("name", name),), dtype)
 
 
 def pair(a: Node, b: Node) -> Node:
     """The two values that scan operation `linear` takes at each element."""
-    return node("k.pair", (a, b), (), a.dtype)
+    return PAIR((a, b), (), a.dtype)
 
 
 def carry(name: str, dtype: str) -> Node:
     """Running value of a scan, element k included."""
-    return node("k.carry", (), (("name", name),), dtype)
+    return CARRY((), (("name", name),), dtype)
 
 
 @lru_cache(maxsize=4096)
@@ -304,9 +309,9 @@ def statement_values(statement: Statement) -> list[Node]:
 def value_expression(value: Node) -> Size | None:
     """The index expression inside a `k.load` or `k.index`; None for other nodes."""
     expression: Size | None = None
-    if value.op == "k.load":
+    if LOAD.matches(value):
         expression = value.attribute("index")
-    elif value.op == "k.index":
+    elif INDEX.matches(value):
         expression = value.attribute("expression")
     return expression
 

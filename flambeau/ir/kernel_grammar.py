@@ -16,7 +16,7 @@ exist, constants of known text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from flambeau.ir import kernel as k
 from flambeau.ir.graph_grammar import quoted
@@ -31,7 +31,7 @@ ALLOWED: dict[str, tuple[type, ...]] = {
     "scan": (ScanPass,),
     "template": (Pass,),
 }
-LEAVES = frozenset({"k.const", "k.scalar", "k.reduced", "k.kept", "k.carry"})
+LEAVES = (k.CONST, k.SCALAR, *k.RESULTS)
 
 
 class KernelError(ValueError):
@@ -43,9 +43,8 @@ class _Checker:
         self.kernel = kernel
         self.sizes = frozenset(f"n{i}" for i in range(kernel.size_count))
         self.rows = frozenset(f"p{i}" for i in range(len(kernel.rows)))
-        self.reduced: dict[str, str] = {}  # name -> dtype, of finished statements
-        self.kept: dict[str, str] = {}
-        self.carried: dict[str, str] = {}
+        # Of finished statements, by form: name -> dtype.
+        self.results: dict[str, dict[str, str]] = {form.name: {} for form in k.RESULTS}
         self.lines = {value: i for i, value in enumerate(topological(kernel.roots()))}
         self.line = "kernel"  # how the line of what is being checked begins
 
@@ -86,7 +85,7 @@ class _Checker:
         if self.kernel.body:
             if settings.get("result") not in DTYPES:
                 self.fail("the dtype of the template's result is no setting")
-            self.kept["result"] = str(settings["result"])
+            self.results[k.KEPT.name]["result"] = str(settings["result"])
 
     def symbols(self, expression: Size, allowed: Iterable[str]) -> None:
         """Fails unless only allowed symbols occur."""
@@ -109,7 +108,7 @@ class _Checker:
             for name, operation, value in statement.scans:
                 if operation not in k.SCANS:
                     self.fail(f"scan operation {operation}")
-                self.carried[name] = value.dtype
+                self.results[k.CARRY.name][name] = value.dtype
         for value in topological(k.statement_values(statement)):
             self.value(value, scope)
         self.line = type(statement).__name__
@@ -120,7 +119,7 @@ class _Checker:
             for name, value in statement.keeps:
                 if kernel.form != "row":
                     self.fail("only rows keep values")
-                self.kept[name] = value.dtype
+                self.results[k.KEPT.name][name] = value.dtype
 
     def reductions(self, statement: Pass | ReducePass) -> None:
         """Checks and defines reductions."""
@@ -129,10 +128,10 @@ class _Checker:
         for name, operation, value in statement.reductions:
             if operation not in k.REDUCTIONS:
                 self.fail(f"reduction {operation}")
-            if name in self.reduced:
+            if name in self.results[k.REDUCED.name]:
                 self.fail(f"{name} is reduced twice")
             position = operation in ("argmax", "argmin")
-            self.reduced[name] = "i64" if position else value.dtype
+            self.results[k.REDUCED.name][name] = "i64" if position else value.dtype
 
     def stores(self, stores: Iterable[k.Store], scope: frozenset[str]) -> None:
         """Checks parameters, types and indices of stores."""
@@ -146,31 +145,46 @@ class _Checker:
 
     def value(self, value: Node, scope: frozenset[str]) -> None:
         """Checks one value node."""
-        op = value.op
         self.line = f"%{self.lines[value]} ="
-        if op == "k.load":
-            self.load(value, scope)
-        elif op == "k.index":
-            self.symbols(value.attribute("expression"), self.with_data(value, scope))
-        elif op in ("k.reduced", "k.kept", "k.carry"):
-            tables = {"k.reduced": self.reduced, "k.kept": self.kept, "k.carry": self.carried}
-            if tables[op].get(value.attribute("name")) != value.dtype:
-                self.fail(f"{value!r} {value.attribute('name')} does not exist yet")
-        elif op == "k.scalar":
-            slot = value.attribute("slot")
-            if slot >= len(self.kernel.scalars) or self.kernel.scalars[slot] != value.dtype:
-                self.fail(f"scalar {slot} is no {value.dtype}")
-        elif op == "k.const":
-            k.decode_constant(value.attribute("value"), value.dtype)
-        elif op == "check_index":
-            error = self.kernel.parameters[value.attribute("parameter")]
-            if error != ("error", "w") or value.dtype != "i64":
-                self.fail(f"an index is checked into parameter {error}")
-            self.symbols(value.attribute("size"), self.sizes)
-        elif op.startswith(("s.", "k.")) and op != "k.pair":
-            self.fail(f"{op} is no kernel value")
-        if op in LEAVES and value.inputs:
-            self.fail(f"{op} takes no operands")
+        check = _CHECKS.get(value.op)
+        if check is not None:
+            check(self, value, scope)
+        elif value.op.startswith(("s.", "k.")):
+            self.fail(f"{value.op} is no kernel value")
+        if value.inputs and any(leaf.matches(value) for leaf in LEAVES):
+            self.fail(f"{value.op} takes no operands")
+
+    def index(self, value: Node, scope: frozenset[str]) -> None:
+        """Checks the symbols of an index."""
+        self.symbols(value.attribute("expression"), self.with_data(value, scope))
+
+    def result(self, value: Node, scope: frozenset[str]) -> None:
+        """Checks that a result of an earlier statement exists."""
+        results = self.results[value.op]
+        if results.get(value.attribute("name")) != value.dtype:
+            self.fail(f"{value!r} {value.attribute('name')} does not exist yet")
+
+    def scalar(self, value: Node, scope: frozenset[str]) -> None:
+        """Checks the slot of a run-time scalar."""
+        slot = value.attribute("slot")
+        if slot >= len(self.kernel.scalars) or self.kernel.scalars[slot] != value.dtype:
+            self.fail(f"scalar {slot} is no {value.dtype}")
+
+    def constant(self, value: Node, scope: frozenset[str]) -> None:
+        """Checks the text of a constant, which raises where it is unknown."""
+        k.decode_constant(value.attribute("value"), value.dtype)
+
+    def checked_index(self, value: Node, scope: frozenset[str]) -> None:
+        """Checks where a checked index is reported."""
+        error = self.kernel.parameters[value.attribute("parameter")]
+        if error != ("error", "w") or value.dtype != "i64":
+            self.fail(f"an index is checked into parameter {error}")
+        self.symbols(value.attribute("size"), self.sizes)
+
+    def pair(self, value: Node, scope: frozenset[str]) -> None:
+        """Checks the operands of a pair."""
+        if len(value.inputs) != 2:
+            self.fail(f"a pair of {len(value.inputs)}")
 
     def with_data(self, value: Node, scope: frozenset[str]) -> frozenset[str]:
         """The scope with the data-dependent symbols that a node's inputs bind."""
@@ -192,6 +206,17 @@ class _Checker:
         if any(i.dtype != "i64" for i in indices):
             self.fail("data-dependent indices are i64")
         self.symbols(value.attribute("index"), scope | {f"d{i}" for i in range(len(indices))})
+
+
+_CHECKS: dict[str, Callable[[_Checker, Node, frozenset[str]], None]] = {
+    k.LOAD.name: _Checker.load,
+    k.INDEX.name: _Checker.index,
+    k.SCALAR.name: _Checker.scalar,
+    k.CONST.name: _Checker.constant,
+    k.PAIR.name: _Checker.pair,
+    **{form.name: _Checker.result for form in k.RESULTS},
+    k.CHECK_INDEX.name: _Checker.checked_index,
+}
 
 
 def verify(kernel: Kernel) -> None:

@@ -26,16 +26,30 @@ class Spelling(NamedTuple):
         c: templates of C.
         exact: results on half types need no rounding.
         length: rough length of the code, in instructions of a vector.
+        compares: whether it orders its operands.
+        converts: whether its result is its operand in another dtype.
     """
 
     c: Mapping[str, str] = MappingProxyType({})
     exact: bool = False
     length: int = MANY
+    compares: bool = False
+    converts: bool = False
+
+    @property
+    def moves(self) -> bool:
+        """Whether it computes nothing: bits are selected, or taken for another type's."""
+        return not self.c or "c" in self.c
 
 
 def spelled(exact: bool = False, length: int = MANY, **c: str) -> Spelling:
     """A `Spelling` with templates per dtype class: `spelled(f="{a} / {b}", length=FEW)`."""
     return Spelling(c, exact, length)
+
+
+def spelling_of(name: str) -> Spelling:
+    """How a primitive is written; of what is none, nothing."""
+    return SPELLINGS.get(name, BY_PRINTER)
 
 
 def function(name: str, operands: int = 1, exact: bool = False, length: int = MANY) -> Spelling:

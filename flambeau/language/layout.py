@@ -214,7 +214,7 @@ def view_geometry(value: Node, offsets: dict[int, Size]) -> tuple[int, Geometry]
         The input's slot and (sizes, strides, offset).
     """
     chain: list[Node] = []
-    while value.op not in ("input",):
+    while not value.is_input:
         if record_of(value).view is None:
             return None
         chain.append(value)

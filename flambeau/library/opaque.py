@@ -237,6 +237,7 @@ if "custom_op" not in PRIMITIVES:
             NOT_DIFFERENTIABLE,
             cost=WORK,
             routine=Routine("custom_op"),
+            raises=True,
         )
     )
     HANDLERS["custom_op"] = _launch

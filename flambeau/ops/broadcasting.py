@@ -13,6 +13,7 @@ from flambeau.language import layout
 from flambeau.language.definition import given_dtype
 from flambeau.language.promotion import CATEGORY, HALF, default_dtype, number_dtype
 from flambeau.ops.common import is_one, number_shown
+from flambeau.prims.record import record_of
 
 Value = Any  # a Node or a Python number
 
@@ -92,7 +93,9 @@ def check_any_tensor(name: str, *values: Value) -> None:
         TypeError: no operand is a tensor.
     """
     nodes = [value for value in values if isinstance(value, Node)]
-    sources = [x.inputs[0] if x.op == "cast" else x for x in nodes]  # a number is promoted, too
+    sources = [
+        x.inputs[0] if record_of(x).converts else x for x in nodes
+    ]  # a number is promoted, too
     if all(x.is_scalar for x in sources):
         problem = "received an invalid combination of arguments: numbers only"
         raise failure(TypeError, name, problem, "one of the operands is a Tensor")

@@ -18,6 +18,7 @@ from flambeau.ir.size import Size, SizeExpr, known_equal
 from flambeau.language import layout, promotion
 from flambeau.language.definition import Dense
 from flambeau.language.dtypes import name_of
+from flambeau.prims.record import record_of
 
 Strided = tuple[Sequence[Size], Sequence[Size]]  # sizes and strides
 
@@ -128,7 +129,7 @@ def geometry_of(x: Node) -> layout.Geometry | None:
     if offsets is None:
         return None
     root = x
-    while root.op in ("broadcast", "reshape", "permute", "slice", "as_strided"):
+    while record_of(root).view is not None:
         root = root.inputs[0]
     if not root.is_input:
         return None

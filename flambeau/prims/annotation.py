@@ -78,6 +78,8 @@ register(
         linear="first",
         lower=_lower,
         simplify=first_operand,
+        unview=lambda value, strides: strides,
+        same_elements=True,
         batch=_batch,
     )
 )

@@ -313,7 +313,7 @@ def _places_of_channels(value: Node) -> Shape:
 
 def _routine(name: str) -> Routine:
     epilogue = _places_of_channels if name == "convolution" else None
-    return Routine(name, _addressing, _addressing, epilogue, tuned=True)
+    return Routine(name, _addressing, _addressing, epilogue, narrow=True, tuned=True)
 
 
 for _name, _infer, _rule, _batch in (

@@ -103,7 +103,14 @@ def _lower_size(elements: Elements, value: Node, index: Index, mask: Node | None
     return elements.index_value(value.attribute("value"))
 
 
-def _create(name: str, infer: Any, reference: Any, samples: Any, lower: Lower) -> None:
+def _create(
+    name: str,
+    infer: Any,
+    reference: Any,
+    samples: Any,
+    lower: Lower,
+    constant: bool = False,
+) -> None:
     register(
         Primitive(
             name,
@@ -114,11 +121,12 @@ def _create(name: str, infer: Any, reference: Any, samples: Any, lower: Lower) -
             reference=reference,
             samples=samples,
             lower=lower,
+            constant=constant,
         )
     )
 
 
-_create("full", _infer_declared, _numpy_full, _full_samples, _lower_full)
+_create("full", _infer_declared, _numpy_full, _full_samples, _lower_full, constant=True)
 _create("iota", _infer_iota, _numpy_iota, _iota_samples, _lower_iota)
 _create("size", _infer_size, _numpy_size, _size_samples, _lower_size)
 

@@ -518,7 +518,9 @@ def _svd_vectors(g: Node, u: Node, s: Node, vh: Node, with_phase: bool) -> Node:
 # ------------------------------------------------------------------------------------ records
 
 
-def _routine(name: str, infer: Any, derivative: Any) -> None:
+def _routine(
+    name: str, infer: Any, derivative: Any, square: bool = True, raises: bool = False
+) -> None:
     reference, samples = references.REFERENCES[name], references.SAMPLES[name]
     register(
         Primitive(
@@ -526,21 +528,23 @@ def _routine(name: str, infer: Any, derivative: Any) -> None:
             "routine",
             infer,
             derivative,
-            routine=Routine(name),
+            routine=Routine(name, square=square),
             cost=256,
             reference=reference,
             samples=samples,
             batch=leading,
+            raises=raises,
         )
     )
 
 
 _routine("solve", _infer_solve, _solve_rule)
 _routine("triangular_solve", _infer_solve, _triangular_rule)
-_routine("least_squares", _infer_least_squares, NOT_DIFFERENTIABLE)
-_routine("reflect", _infer_reflect, _reflect_rule)
+_routine("least_squares", _infer_least_squares, NOT_DIFFERENTIABLE, square=False, raises=True)
+_routine("reflect", _infer_reflect, _reflect_rule, square=False)
 _routine("pivot_order", _infer_pivot_order, NOT_DIFFERENTIABLE)
 _routine("ldl_solve", _infer_ldl_solve, NOT_DIFFERENTIABLE)
+_ITERATIVE = ("eigh", "eigvalsh", "eig", "eigvals", "svd", "svdvals")  # may not converge
 _SQUARE = ("cholesky", "ldl", "eigh", "eigvalsh", "eig", "eigvals")
 for _name, _rule in (
     ("cholesky", _cholesky_rule),
@@ -555,7 +559,9 @@ for _name, _rule in (
     ("svd", _svd_rule),
     ("svdvals", _svd_rule),
 ):
-    _routine(_name, _infer_factorisation(_name, square=_name in _SQUARE), _rule)
+    _square = _name in _SQUARE
+    _infer = _infer_factorisation(_name, square=_square)
+    _routine(_name, _infer, _rule, _square, raises=_name in _ITERATIVE)
 
 # ------------------------------------------------------------------------------------ constructors
 

@@ -472,7 +472,7 @@ def _extreme_spelling(wins: str, of_bools: str) -> Spelling:
 
 def _comparison(name: str, of_bools: str) -> Spelling:
     text = f"?fb_{name}_{{L}}({{a}}, {{b}})"
-    return spelled(length=ONE, f=text, i=text, b=of_bools)
+    return spelled(length=ONE, f=text, i=text, b=of_bools)._replace(compares=True)
 
 
 def _copysign_rule(g: Node, y: Node, a: Node, b: Node) -> tuple[Node, Node]:
@@ -660,11 +660,12 @@ register(
         "pointwise",
         _infer_cast,
         _cast_rule,
-        BY_PRINTER,
+        Spelling(length=ONE, converts=True),
         reference=_numpy_cast,
         samples=_cast_samples,
         linear="each",
         simplify=rules.simpler_cast,
+        same_elements=True,
     )
 )
 register(

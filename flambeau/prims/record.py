@@ -74,6 +74,8 @@ Restride = Callable[[Shape, Shape, Shape], Shape | None]
 # (node, strides of its operand, offset, how strides carry over to a reshaped operand) -> strides
 # and offset that see the node's value in the operand's memory; None: not all of it is seen so.
 View = Callable[[Node, Shape, Size, Restride], tuple[Shape, Size] | None]
+# (node, strides of its value) -> strides that see its operand in the value's memory, or None.
+Unview = Callable[[Node, Shape], Shape | None]
 
 
 class Elements(Protocol):
@@ -174,6 +176,10 @@ class Routine(NamedTuple):
         epilogue: (node) -> extents of the loops in which an epilogue may follow its results; None:
             none may.
         several: whether one launch may write a result to several places.
+        last_axis: whether it works along the last dimension, whatever its `axis` is.
+        matrices: whether its operands are matrices, whose batches it addresses by strides.
+        square: whether its first operand is a batch of square matrices.
+        narrow: whether it reads bfloat16 operands as they are, where a target multiplies pairs.
         tuned: whether there are candidates to choose from (`compile(mode="max-autotune")`).
     """
 
@@ -182,6 +188,10 @@ class Routine(NamedTuple):
     result: Callable[[Node], Addressing] = lambda value: "dense"
     epilogue: Callable[[Node], Shape] | None = None
     several: bool = False
+    last_axis: bool = False
+    matrices: bool = False
+    square: bool = True
+    narrow: bool = False
     tuned: bool = False
 
 
@@ -207,7 +217,13 @@ class Primitive(NamedTuple):
         view: shape: how its result lies in its operand's memory; None: it is no view.
         simplify: replaces a node by a simpler one of the same bits.
         of_nothing: reductions: the result where no element is reduced.
-        repeats: shape: whether it reads one element of its operand for many of its result.
+        unview: shape, annotation: how its operand lies in its result's memory.
+        same_elements: whether its elements are those of its first operand, as numbers.
+        constant: whether all its elements are its attribute `value`.
+        concatenates: shape: whether its result is its operands, side by side.
+        positions: the dimension of its first operand in which its elements are positions.
+        raises: whether its routine may raise an error that depends on data.
+        repeats: shape: how it reads one element of its operand for many of its result.
         moves: shape: whether its result lies elsewhere than its operand.
         batch: the primitive over a batch of samples; None: as its kind does it, if that has a rule
             (`derivation/batching.py`).
@@ -232,9 +248,20 @@ class Primitive(NamedTuple):
     view: View | None = None
     simplify: Simplification | None = None
     of_nothing: bool | int | None = None
-    repeats: bool = False
+    unview: Unview | None = None
+    same_elements: bool = False
+    constant: bool = False
+    concatenates: bool = False
+    positions: Callable[[Node], int | None] | None = None
+    raises: bool = False
+    repeats: Literal["dimensions", "windows"] | None = None
     moves: bool = False
     batch: BatchRule | None = None
+
+    @property
+    def converts(self) -> bool:
+        """Whether its result is its operand in another dtype."""
+        return self.spelling is not None and self.spelling.converts
 
 
 PRIMITIVES: dict[str, Primitive] = {}
@@ -275,6 +302,12 @@ def bind(name: str, /, *operands: Node, **constants: Any) -> Node:
     dtype, shape = PRIMITIVES[name].infer(operands, constants)
     packed: Attributes = attributes(**constants)
     return node(name, operands, packed, dtype, shape, source_line.get())
+
+
+def axis_of(value: Node) -> int:
+    """The axis along which a primitive works."""
+    axis: int = value.attribute("axis")
+    return axis
 
 
 def along_axis(name: str, documentation: str) -> AlongAxis:

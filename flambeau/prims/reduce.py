@@ -40,6 +40,7 @@ from flambeau.prims.record import (
     Primitive,
     Routine,
     along_axis,
+    axis_of,
     bind,
     leading,
     register,
@@ -156,6 +157,7 @@ def _reduction(
     samples: Callable[[], Samples] = _number_samples,
     linear: Linearity | None = None,
     of_nothing: bool | int | None = None,
+    positions: Callable[[Node], int | None] | None = None,
 ) -> AlongAxis:
     register(
         Primitive(
@@ -167,6 +169,7 @@ def _reduction(
             samples=samples,
             linear=linear,
             of_nothing=of_nothing,
+            positions=positions,
         )
     )
     return along_axis(name, documentation)
@@ -207,9 +210,11 @@ max_ = _reduction("max", "Maximum along an axis, which is dropped; NaN wins.", R
 min_ = _reduction("min", "Minimum along an axis, which is dropped; NaN wins.", REALS,
                   _extreme_rule, _reference("min"))
 argmax = _reduction("argmax", "First index of the maximum along an axis; NaN wins.", REALS,
-                    NOT_DIFFERENTIABLE, _reference("argmax"), "i64")
+                    NOT_DIFFERENTIABLE, _reference("argmax"), "i64",
+                    positions=axis_of)
 argmin = _reduction("argmin", "First index of the minimum along an axis; NaN wins.", REALS,
-                    NOT_DIFFERENTIABLE, _reference("argmin"), "i64")
+                    NOT_DIFFERENTIABLE, _reference("argmin"), "i64",
+                    positions=axis_of)
 any_ = _reduction("any", "Whether any element along an axis is True.", BOOL, NOT_DIFFERENTIABLE,
                   _reference("any"), samples=_bool_samples, of_nothing=False)
 all_ = _reduction("all", "Whether all elements along an axis are True.", BOOL, NOT_DIFFERENTIABLE,

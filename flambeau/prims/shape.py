@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from flambeau.ir.environment import less, same_shape, same_size
 from flambeau.ir.node import Node
@@ -33,6 +33,7 @@ from flambeau.prims.record import (
     Lower,
     Primitive,
     Simplification,
+    Unview,
     View,
     bind,
     expand,
@@ -55,7 +56,10 @@ def _shape_primitive(
     lower: Lower | None = None,
     view: View | None = None,
     simplify: Simplification | None = None,
-    repeats: bool = False,
+    unview: Unview | None = None,
+    same_elements: bool = False,
+    concatenates: bool = False,
+    repeats: Literal["dimensions", "windows"] | None = None,
     moves: bool = False,
     batch: BatchRule | None = None,
 ) -> None:
@@ -73,6 +77,9 @@ def _shape_primitive(
             lower=lower,
             view=view,
             simplify=simplify,
+            unview=unview,
+            same_elements=same_elements,
+            concatenates=concatenates,
             repeats=repeats,
             moves=moves,
             batch=batch,
@@ -154,7 +161,8 @@ _shape_primitive(
     _broadcast_samples,
     view=rules.broadcast_view,
     simplify=rules.simpler_broadcast,
-    repeats=True,
+    same_elements=True,
+    repeats="dimensions",
     batch=_batch_broadcast,
 )
 
@@ -206,7 +214,9 @@ _shape_primitive(
     _numpy_reshape,
     _reshape_samples,
     view=rules.reshape_view,
+    unview=rules.reshape_unview,
     simplify=rules.simpler_reshape,
+    same_elements=True,
     batch=_batch_reshape,
 )
 
@@ -264,7 +274,9 @@ _shape_primitive(
     _numpy_permute,
     _permute_samples,
     view=rules.permute_view,
+    unview=rules.permute_unview,
     simplify=rules.simpler_permute,
+    same_elements=True,
     batch=_batch_permute,
 )
 
@@ -327,6 +339,7 @@ _shape_primitive(
     _slice_samples,
     view=rules.slice_view,
     simplify=rules.simpler_slice,
+    same_elements=True,
     moves=True,
     batch=next_dimension,
 )
@@ -380,6 +393,7 @@ _shape_primitive(
     _numpy_flip,
     _flip_samples,
     simplify=rules.simpler_flip,
+    same_elements=True,
     moves=True,
     batch=_batch_flip,
 )
@@ -537,6 +551,7 @@ _shape_primitive(
     _cat_samples,
     "joint",
     lower=rules.cat_lower,
+    concatenates=True,
     batch=next_dimension,
 )
 
@@ -596,7 +611,7 @@ _shape_primitive(
     rules.windows_reads,
     _numpy_windows,
     _windows_samples,
-    repeats=True,
+    repeats="windows",
     moves=True,
     batch=next_dimension,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flambeau.ir.geometry import Index, Shape, contiguous, reshape_index
+from flambeau.ir.geometry import Index, Shape, contiguous, reshape_index, reshape_strides
 from flambeau.ir.node import Node, attributes, node
 from flambeau.ir.size import Size, floordiv, known_less, mod, mul
 from flambeau.prims.record import Elements, Read, Restride
@@ -191,6 +191,19 @@ def permute_view(
 ) -> tuple[Shape, Size] | None:
     """Strides in another order."""
     return tuple(strides[d] for d in y.attribute("order")), offset
+
+
+def reshape_unview(y: Node, strides: Shape) -> Shape | None:
+    """Strides of the other shape, where these allow it."""
+    return reshape_strides(y.shape, strides, y.inputs[0].shape)
+
+
+def permute_unview(y: Node, strides: Shape) -> Shape:
+    """Strides in the order of the operand."""
+    moved: list[Size] = [0] * len(strides)
+    for stride, dimension in zip(strides, y.attribute("order")):
+        moved[dimension] = stride
+    return tuple(moved)
 
 
 def slice_view(

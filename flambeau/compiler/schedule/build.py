@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from flambeau.compiler.schedule.axes import Accesses, Axes, choose
 from flambeau.compiler.schedule.cluster import Cluster
 from flambeau.compiler.schedule.domain import Domain
-from flambeau.compiler.schedule.heavy import DEAR, LOAD_COST
+from flambeau.compiler.schedule.heavy import DEAR, LOAD_COST, is_reduction
 from flambeau.compiler.schedule.members import Member
 from flambeau.ir import kernel as k
 from flambeau.ir.geometry import Shape, address
@@ -29,7 +29,7 @@ from flambeau.ir.size import (
     symbol,
 )
 from flambeau.ir.size_core import from_terms, is_non_negative, rebuild
-from flambeau.prims.record import PRIMITIVES
+from flambeau.prims.record import record_of
 
 # ("input", slot), ("output", number), ("temporary", node), ("error", message)
 Memory = tuple[str, int | str | Node]
@@ -41,7 +41,6 @@ LIFTED_LIMIT = 8
 FLOATS, INTEGERS = ("f32", "f64"), ("i32", "i64")
 FIXED_LIMIT = 2  # integers that vary are at least so large
 FIXED_INTEGERS = frozenset({-1, 0, 1, REDUCE_BLOCK})
-NO_ARITHMETIC = frozenset({"bitcast", "cast", "complex", "imag", "real", "where"})
 
 
 class InPlaceConflict(Exception):
@@ -205,7 +204,7 @@ class Builder:
 
     def _is_there(self, value: Node, place: Place) -> bool:
         expression = self.members[value].value
-        if not REF.matches(expression) or expression.inputs or self._is_reduction(value):
+        if not REF.matches(expression) or expression.inputs or is_reduction(value):
             return False
         target = expression.attribute("target")
         if target in self.members or self.reads[target].memory != place.memory:
@@ -215,11 +214,6 @@ class Builder:
     def _address(self, reference: Node) -> Size:
         place = self.reads[reference.attribute("target")]
         return address(reference.attribute("index"), place.strides, place.offset)
-
-    def _is_reduction(self, value: Node) -> bool:
-        return BLOCKS.matches(value) or (
-            value.op in PRIMITIVES and PRIMITIVES[value.op].kind in ("reduce", "scan")
-        )
 
     def _collect(self, roots: Iterable[Node]) -> None:
         """Finds every value used, operands first, and all addresses."""
@@ -243,7 +237,7 @@ class Builder:
         for value in order:
             if REF.matches(value) and value.attribute("target") not in self.members:
                 accesses.loads.append(self._address(value))
-            elif value.op == "k.index":
+            elif k.INDEX.matches(value):
                 accesses.others.append(value.attribute("expression"))
         for value in roots:
             level = self.members[value].level
@@ -253,7 +247,7 @@ class Builder:
 
     def _entry(self, value: Node) -> Node:
         """The abstract value that stands for a member."""
-        if self._is_reduction(value):
+        if is_reduction(value):
             return member(value)
         return self.members[value].value
 
@@ -343,38 +337,41 @@ class Builder:
             made = self._final(value)
             final[value] = made
             if made not in levels:
-                if made.op == "k.reduced":
+                if k.REDUCED.matches(made):
                     continue  # set where it was made
                 levels[made] = max((levels[i] for i in made.inputs), default=0)
 
     def _final(self, value: Node) -> Node:
-        op = value.op
-        final = self.final
-        if REF.matches(value):
-            target = value.attribute("target")
-            if target in self.members:
-                return final[self._entry(target)]
-            return self._load(value, target)
-        if MEMBER.matches(value):
-            return self._result(value.attribute("target"))
-        inputs = tuple([final[i] for i in value.inputs])
-        if CHECK.matches(value):
-            return self._check_index(value, inputs)
-        if op == "k.index":
-            return k.index(self._rewrite(value.attribute("expression")), inputs)
-        if op == "k.scalar":
-            return self._scalar(value.attribute("slot"), value.dtype)
-        if op == "k.const":
-            if value not in self.lifted:
-                return value
-            number = self._scalar(value, "f64" if value.dtype in FLOATS else "i64")
-            if number.dtype == value.dtype:
-                return number
-            return node("cast", (number,), (("dtype", value.dtype),), value.dtype)
-        record = PRIMITIVES.get(op)
-        self.cost += 1 if record is None else record.cost
-        self.operations += op not in NO_ARITHMETIC
-        return node(op, inputs, value.attributes, value.dtype)
+        special = _FINAL.get(value.op)
+        if special is not None:
+            return special(self, value)
+        record = record_of(value)
+        self.cost += record.cost if record.kind != "none" else 1
+        self.operations += record.spelling is None or not record.spelling.moves
+        return node(value.op, self._inputs(value), value.attributes, value.dtype)
+
+    def _inputs(self, value: Node) -> tuple[Node, ...]:
+        return tuple([self.final[i] for i in value.inputs])
+
+    def _read(self, value: Node) -> Node:
+        target = value.attribute("target")
+        if target in self.members:
+            return self.final[self._entry(target)]
+        return self._load(value, target)
+
+    def _index(self, value: Node) -> Node:
+        return k.index(self._rewrite(value.attribute("expression")), self._inputs(value))
+
+    def _argument(self, value: Node) -> Node:
+        return self._scalar(value.attribute("slot"), value.dtype)
+
+    def _constant(self, value: Node) -> Node:
+        if value not in self.lifted:
+            return value
+        number = self._scalar(value, "f64" if value.dtype in FLOATS else "i64")
+        if number.dtype == value.dtype:
+            return number
+        return node("cast", (number,), (("dtype", value.dtype),), value.dtype)
 
     def _scalar(self, key: int | Node, dtype: str) -> Node:
         """A run-time number of the program, or a constant that the launch hands over."""
@@ -383,7 +380,7 @@ class Builder:
         self.levels[made] = 0
         return made
 
-    def _check_index(self, value: Node, inputs: tuple[Node, ...]) -> Node:
+    def _check_index(self, value: Node) -> Node:
         """An index that is wrapped, and reported to an error buffer where it is outside."""
         self.cost += LOAD_COST
         message = value.attribute("message") or (
@@ -397,11 +394,11 @@ class Builder:
         )
         if value.attribute("strict"):
             packed = (*packed, ("strict", True))
-        return node("check_index", inputs, packed, "i64")
+        return k.CHECK_INDEX(self._inputs(value), packed, "i64")
 
     def _load(self, value: Node, target: Node) -> Node:
         self.cost += LOAD_COST
-        inputs = tuple([self.final[i] for i in value.inputs])
+        inputs = self._inputs(value)
         mask = None
         if value.attribute("masked"):
             *rest, mask = inputs
@@ -413,8 +410,9 @@ class Builder:
         position = self._rewrite(self._address(value))
         return k.load(parameter, position, target.dtype, inputs, mask, other)
 
-    def _result(self, target: Node) -> Node:
+    def _result(self, value: Node) -> Node:
         """A reduction's or scan's result inside the kernel."""
+        target = value.attribute("target")
         name = f"a{len(self.names)}"
         self.names[target] = name
         self.cost += 1
@@ -478,7 +476,7 @@ class Builder:
         if not written:
             return
         for value in topological([store[2] for store in once]):
-            if value.op == "k.load" and value.attribute("parameter") in written:
+            if k.LOAD.matches(value) and value.attribute("parameter") in written:
                 slot = memory[value.attribute("parameter")][1]
                 assert isinstance(slot, int)
                 raise InPlaceConflict([slot])
@@ -568,6 +566,16 @@ class Builder:
         return maximum(1, floordiv(CHUNK_ELEMENTS, maximum(1, per_row)))
 
 
+# What becomes of nodes that are no primitives.
+_FINAL: dict[str, Callable[[Builder, Node], Node]] = {
+    REF.name: Builder._read,
+    MEMBER.name: Builder._result,
+    CHECK.name: Builder._check_index,
+    k.INDEX.name: Builder._index,
+    k.SCALAR.name: Builder._argument,
+    k.CONST.name: Builder._constant,
+}
+
 # ------------------------------------------------------------------------------- keeping
 
 
@@ -642,12 +650,11 @@ class _Keeper:
             return
         self.first[value] = number
         expression = k.value_expression(value)
-        varies = value.op == "k.kept" or (
+        varies = k.KEPT.matches(value) or (
             isinstance(expression, SizeExpr) and "r" in free_symbols(expression)
         )
         self.varies[value] = varies or any(self.varies.get(i, True) for i in value.inputs)
-        record = PRIMITIVES.get(value.op)
-        own = LOAD_COST if value.op == "k.load" else 0 if record is None else record.cost
+        own = LOAD_COST if k.LOAD.matches(value) else record_of(value).cost
         cost = own + sum(
             LOAD_COST if i in self.kept else self.costs.get(i, 0) for i in value.inputs
         )
@@ -663,7 +670,7 @@ def _numbers_of_calls(values: Sequence[Node], varying: bool) -> frozenset[Node]:
     Where there are many, they are the coefficients of a formula, the same in every call.
     """
     dtypes = (*FLOATS, *INTEGERS) if varying else FLOATS
-    found = [v for v in values if v.op == "k.const" and v.dtype in dtypes and not _is_common(v)]
+    found = [v for v in values if k.CONST.matches(v) and v.dtype in dtypes and not _is_common(v)]
     limit = 8 * LIFTED_LIMIT if varying else LIFTED_LIMIT
     return frozenset(found) if len(found) <= limit else frozenset()
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from flambeau.compiler.schedule.dependencies import Vertex, Vertices
 from flambeau.compiler.schedule.domain import Domain
-from flambeau.compiler.schedule.heavy import COPIES, Analysis, kind_of
+from flambeau.compiler.schedule.heavy import Analysis, is_copy, kind_of
 from flambeau.compiler.schedule.lower import Lowering
 from flambeau.compiler.schedule.members import (
     FEW_COMMON,
@@ -331,7 +331,7 @@ class Clustering:
             current = stack.pop()
             if current.op == "reshape":
                 shape = refined(shape, current.inputs[0].shape)
-            elif current.op not in COPIES and kind_of(current) != "pointwise":
+            elif not is_copy(current) and kind_of(current) != "pointwise":
                 continue
             for operand in current.inputs:
                 if operand not in seen and operand not in roles:

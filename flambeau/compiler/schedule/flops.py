@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flambeau.compiler.schedule.calls import RoutineCall
+from flambeau.compiler.schedule.prepare import routine_of
 from flambeau.ir.geometry import count
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv, maximum, minimum, mul, prod
@@ -20,9 +21,9 @@ def count_flops(value: Node, calls: Sequence[RoutineCall]) -> None:
 
     The last launch of a product is the one that computes; those before it pack.
     """
-    if value.op == "matmul" and all(call.flops == 0 for call in calls):
+    if routine_of(value).matrices and all(call.flops == 0 for call in calls):
         calls[-1].flops = prod((2, count(value.shape), value.attribute("depth")))
-    if value.op in ("attention", "attention_backward") and value.attribute("causal") != "none":
+    if value.attribute("causal", "none") != "none":
         first = int(value.op == "attention_backward")  # the gradient comes first
         query, key = value.attribute("shapes")[first : first + 2]
         length, keys = query[-2], key[-2]

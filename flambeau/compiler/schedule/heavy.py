@@ -26,7 +26,7 @@ SIZE_LIMIT = 400  # most values inlined below one value
 
 # Internal nodes (see `prepare`) and the inputs of graphs are no primitives.
 _KINDS = {"input": "input", "scalar": "create", BLOCKS.name: "reduce", CAT.name: "cat"}
-COPIES = frozenset(form.name for form in (COPY, PART, BASE))
+_COPIES = (COPY, PART, BASE)
 
 
 @dataclass
@@ -64,6 +64,16 @@ def kind_of(value: Node) -> str:
     return _KINDS.get(value.op, "pointwise") if kind == "none" else kind
 
 
+def is_copy(value: Node) -> bool:
+    """Whether a value is another in memory of its own."""
+    return any(form.matches(value) for form in _COPIES)
+
+
+def is_reduction(value: Node) -> bool:
+    """Whether a value is the result of a reduction or scan, and so of a loop of its own."""
+    return kind_of(value) in ("reduce", "scan")
+
+
 def takes_epilogue(value: Node) -> bool:
     """Whether a template computes the value, with what follows it by pieces of a row: what is
     constant along a row is then computed again and again."""
@@ -97,7 +107,8 @@ def _behind_templates(nodes: list[Node]) -> frozenset[Node]:
     found: set[Node] = set()
     for value in nodes:
         kind = kind_of(value)
-        follows = kind == "pointwise" or kind == "shape" and value.op != "broadcast"
+        spreads = record_of(value).repeats == "dimensions"
+        follows = kind == "pointwise" or kind == "shape" and not spreads
         if takes_epilogue(value) or follows and not found.isdisjoint(value.inputs):
             found.add(value)
     return frozenset(found)
@@ -132,7 +143,7 @@ def _cost(value: Node, roles: dict[Node, str], cost: dict[Node, int]) -> int:
     """Cost of one element from heavy values. What a broadcast repeats is computed once per row or
     is a heavy value that stays in the cache."""
     below = sum([LOAD_COST if i in roles else cost[i] for i in value.inputs])
-    if value.op == "broadcast":
+    if record_of(value).repeats == "dimensions":
         return min(below, 1)
     return below + _own_cost(value)
 
@@ -212,7 +223,7 @@ def _role(value: Node) -> str | None:
         return "opaque"
     if kind == "cat":
         return "cat"
-    return "root" if value.op in COPIES else None
+    return "root" if is_copy(value) else None
 
 
 def _is_number(routine: Node, operand: Node) -> bool:
@@ -231,7 +242,7 @@ def _own_cost(value: Node) -> int:
 
 def _is_dear(value: Node, analysis: Analysis) -> bool:
     """Whether to keep a value that would otherwise be computed several times."""
-    if kind_of(value) not in ("pointwise", "index") and value.op != "cat":
+    if kind_of(value) not in ("pointwise", "index") and not (record_of(value).concatenates):
         return False
     users = analysis.users.get(value, ())
     if value in analysis.epilogues and any(record_of(user).moves for user in users):
@@ -248,7 +259,7 @@ def _is_dear(value: Node, analysis: Analysis) -> bool:
 def _repeats(value: Node, user: Node, analysis: Analysis) -> bool:
     """Whether a user would compute the value again and again. What does not change along the last
     dimension is computed once per row, in an epilogue once per piece of one."""
-    if user.op != "broadcast":
+    if record_of(user).repeats != "dimensions":
         return True
     if count(value.shape) == count(user.shape):
         return False

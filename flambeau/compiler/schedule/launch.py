@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 
 from flambeau.compiler.schedule.build import Builder, Call, InPlaceConflict, Memory, Place
-from flambeau.compiler.schedule.candidates import CANDIDATES, DEFAULT, Choose, Heavy
+from flambeau.compiler.schedule.candidates import DEFAULT, Choose, Heavy
 from flambeau.compiler.schedule.cluster import Cluster
 from flambeau.compiler.schedule.convolution import convolution_calls
 from flambeau.compiler.schedule.flops import count_flops
 from flambeau.compiler.schedule.placement import Placement
-from flambeau.compiler.schedule.prepare import Prepared
+from flambeau.compiler.schedule.prepare import Prepared, routine_of
 from flambeau.compiler.schedule.product import product_calls
 from flambeau.compiler.schedule.routines import RoutineCall, routine_calls
 from flambeau.ir.geometry import count
@@ -220,7 +220,7 @@ class _Launcher:
 
     def _chosen(self, value: Node, make: Callable[[str], list[RoutineCall]]) -> list[RoutineCall]:
         """The launches of a call, as its candidate says."""
-        if self.choose is None or value.op not in CANDIDATES:
+        if self.choose is None or not routine_of(value).tuned:
             return make(DEFAULT)
         return make(self.choose(Heavy(self.graph, value, make)))
 

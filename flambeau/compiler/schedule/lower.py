@@ -77,7 +77,7 @@ class Lowering:
 
     def data(self, value: Node, extent: Size) -> Size:
         """The symbol that stands for an i64 value in [0, extent)."""
-        if value.op == "k.index" and not value.inputs:
+        if k.INDEX.matches(value) and not value.inputs:
             expression: Size = value.attribute("expression")
             return expression
         found = self._symbols.get((value, extent))

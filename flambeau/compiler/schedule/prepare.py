@@ -29,7 +29,6 @@ from flambeau.prims.record import Addressing, Routine, record_of
 OPAQUE_KINDS = frozenset({"scatter", "random", "routine"})
 SINGLE_LAUNCH = 2 * REDUCE_BLOCK  # static extents up to this are reduced in one launch
 SEARCH_LIMIT = 100  # values looked at to see what becomes of a sum
-CONVOLUTIONS = frozenset({"convolution", "convolution_input", "convolution_weight"})
 
 
 @dataclass(frozen=True)
@@ -88,11 +87,17 @@ def routine_of(value: Node) -> Routine:
 
 def number_of(value: Node) -> Node | None:
     """The `full`, negated `full` or `scalar` that a scalar operand is; None if it is computed."""
-    while value.op in ("cast", "reshape", "broadcast", "with_derivative"):
-        value = value.inputs[0]
-    if value.op in ("full", "scalar"):
+    value = _source(value)
+    if value.is_scalar or record_of(value).constant:
         return value
-    return value if value.op == "neg" and value.inputs[0].op == "full" else None
+    return value if value.op == "neg" and record_of(value.inputs[0]).constant else None
+
+
+def _source(value: Node) -> Node:
+    """The value whose elements a value has, rearranged or in another dtype."""
+    while record_of(value).same_elements:
+        value = value.inputs[0]
+    return value
 
 
 def copy_of(value: Node, alone: bool = False, strides: Shape | None = None) -> Node:
@@ -106,23 +111,13 @@ def copy_of(value: Node, alone: bool = False, strides: Shape | None = None) -> N
 def pushed(value: Node, strides: Shape) -> tuple[Node, Shape]:
     """Moves an output below permutations and reshapes: the same memory, seen as their operand."""
     while True:
-        operand = value.inputs[0] if value.inputs else value
-        if value.op == "with_derivative":
-            value = operand
-        elif operand.is_input:
+        record = record_of(value)
+        if record.unview is None or (value.inputs[0].is_input and record.kind != "annotation"):
             return value, strides
-        elif value.op == "permute":
-            moved: list[Size] = [0] * len(strides)
-            for stride, dimension in zip(strides, value.attribute("order")):
-                moved[dimension] = stride
-            value, strides = operand, tuple(moved)
-        elif value.op == "reshape":
-            found = reshape_strides(value.shape, strides, operand.shape)
-            if found is None:
-                return value, strides
-            value, strides = operand, found
-        else:
+        below = record.unview(value, strides)
+        if below is None:
             return value, strides
+        value, strides = value.inputs[0], below
 
 
 def same_strides(shape: Shape, a: Shape, b: Shape) -> bool:
@@ -217,9 +212,9 @@ class _Rewriting:
             return self._routine(value, inputs)
         if kind == "reduce":
             return self._reduction(value, inputs[0])
-        if value.op == "cat" and self._is_written(value):
+        if record_of(value).concatenates and self._is_written(value):
             return grammar.concatenation(value, inputs)
-        if value.op == "permute" and value.inputs[0].op == "matmul":
+        if value.op == "permute" and is_opaque(value.inputs[0]):
             turned = self._turned_product(value)
             if turned is not None:
                 return turned
@@ -231,6 +226,8 @@ class _Rewriting:
         """The permutation of a product that is only used so, as the product of the transposes
         (same bits): its memory then has the order in which it is read."""
         product, order = value.inputs[0], value.attribute("order")
+        if not routine_of(product).matrices:
+            return None
         rows, columns = product.ndim - 2, product.ndim - 1
         alone = len(self.users[product]) == 1 and product not in self.by_node
         if not alone or order.index(rows) < order.index(columns) or value.dtype[0] == "c":
@@ -242,27 +239,28 @@ class _Rewriting:
         return _permuted(turned, tuple(swap[d] for d in order))
 
     def _routine(self, value: Node, inputs: tuple[Node, ...]) -> Node:
-        if value.op in ("sort", "sort_indices"):
+        kind, routine = record_of(value).kind, routine_of(value)
+        if routine.last_axis:
             return self._along_last(value, inputs[0])
-        if value.op == "random" and value.attribute("distribution") not in EACH:
+        if kind == "random" and value.attribute("distribution") not in EACH:
             return self._draw(value, inputs)
-        if value.op in CONVOLUTIONS:
+        if routine.narrow:
             value, inputs = _of_pairs(value, inputs)
         rest = inputs
         base: tuple[Node, ...] = ()
-        if record_of(value).kind == "scatter":
+        if kind == "scatter":
             base, rest = (grammar.base(value, inputs[0]),), inputs[1:]
-        addressing = routine_of(value).operands(value)
-        if value.op == "scatter":
+        addressing = routine.operands(value)
+        if base and addressing == "strided":
             rest = (rest[0], _spread(rest[1]))
         found = [self._operand(x, addressing) for x in rest]
         batch: Shape = ()
-        if value.op == "matmul":
+        if routine.matrices:
             found, batch = self._matrices(rest, found)
         views = tuple((strides, offset) for _, strides, offset in found)
         operands = (*base, *(f[0] for f in found))
         extra: list[tuple[str, Any]] = [("views", views)]
-        if value.op == "matmul":
+        if routine.matrices:
             extra.append(("depth", inputs[0].shape[-1]))
             extra.append(("batch", batch))
         elif base:  # the shape of the index operands
@@ -353,7 +351,7 @@ class _Rewriting:
         static = isinstance(extent, int) and extent <= SINGLE_LAUNCH
         if static or count(value.shape) != 1 or self._spreads_again(value):
             return node(value.op, (operand,), value.attributes, value.dtype, value.shape)
-        if value.op not in ("argmax", "argmin"):
+        if record_of(value).positions is None:
             first = grammar.blocks(operand, axis, value.op, value.dtype)
             return node(value.op, (first,), value.attributes, value.dtype, value.shape)
         best = grammar.blocks(operand, axis, value.op[3:], operand.dtype)
@@ -417,7 +415,7 @@ def _pairs_are_native() -> bool:
 
 def _uncast(value: Node) -> Node | None:
     """The bfloat16 numbers, seen alike, of which a value is the cast; None: it is none."""
-    if value.op == "cast":
+    if record_of(value).converts:
         return value.inputs[0] if value.inputs[0].dtype == "bf16" else None
     inner = _uncast(value.inputs[0]) if record_of(value).view is not None else None
     if inner is None:
@@ -427,7 +425,7 @@ def _uncast(value: Node) -> Node | None:
 
 def _spread(value: Node) -> Node:
     """A constant tensor as one element, read everywhere."""
-    if value.op != "full" or value.ndim == 0:
+    if not record_of(value).constant or value.ndim == 0:
         return value
     one = node("full", (), attributes(**dict(value.attributes) | {"shape": ()}), value.dtype, ())
     packed = attributes(shape=value.shape, dimensions=())
@@ -447,9 +445,9 @@ def _permuted(value: Node, order: tuple[int, ...]) -> Node:
 
 def _is_simple(value: Node) -> bool:
     """Whether a value needs no computation to speak of."""
-    while value.op in ("cast", "reshape", "broadcast", "neg"):
-        value = value.inputs[0]
-    return not value.inputs
+    value = _source(value)
+    negated = value.op == "neg"
+    return _is_simple(value.inputs[0]) if negated else not value.inputs
 
 
 def _without_ones(shape: Shape, strides: Shape) -> Shape:

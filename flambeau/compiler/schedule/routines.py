@@ -36,7 +36,7 @@ from flambeau.compiler.schedule.attention import attention, attention_backward
 from flambeau.compiler.schedule.build import Memory, Place, Scalar
 from flambeau.compiler.schedule.calls import Reads, RoutineCall
 from flambeau.compiler.schedule.candidates import DEFAULT
-from flambeau.compiler.schedule.prepare import number_of
+from flambeau.compiler.schedule.prepare import number_of, routine_of
 from flambeau.ir.dtypes import TABLE, UNSIGNED
 from flambeau.ir.geometry import Shape, count
 from flambeau.ir.node import ITEM_SIZE, Node, node
@@ -44,7 +44,7 @@ from flambeau.ir.size import floordiv, mul, prod
 from flambeau.prims.linear_algebra import DRIVERS
 from flambeau.prims.linear_references import RESULTS
 from flambeau.prims.random import EACH, INTEGERS, PLACE_ROWS
-from flambeau.prims.record import PRIMITIVES
+from flambeau.prims.record import PRIMITIVES, record_of
 from flambeau.prims.routine import TIES
 
 
@@ -144,8 +144,8 @@ def _put(values: list[Node], reads: Reads) -> RoutineCall:
     value = values[0]
     mode = value.attribute("mode", "add")
     dims = value.attribute("dims", (value.attribute("axis"),))
-    source = 2 if value.op == "take_add" else len(value.inputs) - 1
-    kind = "take" if value.op == "take_add" else "put"
+    source = len(value.inputs) - 1
+    kind = "put" if "dims" in dict(value.attributes) else "take"
     call = RoutineCall(f"{kind}_{mode}_{_of_same_bits(mode, value.dtype)}")
     _result(call, value, reads)
     for number in (source, *(i for i in range(1, len(value.inputs)) if i != source)):
@@ -220,14 +220,14 @@ def _fft(values: list[Node], reads: Reads) -> RoutineCall:
     length = value.attribute("length", shape[axis])
     call.sizes = [count(shape[:axis]), length, count(shape[axis + 1 :])]
     call.sizes.append(int(value.attribute("inverse")))
-    if value.op == "real_fft":
-        call.sizes.append(int(value.attribute("whole")))
+    whole = value.attribute("whole")
+    if whole is not None:
+        call.sizes.append(int(whole))
     call.scalars = [("constant", value.attribute("scale"), True)]
     call.work = mul(count(value.shape), 4)
     return call
 
 
-_RECTANGULAR = ("lu", "qr", "geqrf", "svd", "svdvals", "least_squares", "reflect")
 _FLAGS = ("upper", "adjointed", "unit", "complete", "full_matrices", "hermitian")
 
 
@@ -244,12 +244,12 @@ def _linear_algebra(values: list[Node], reads: Reads) -> RoutineCall:
         else:
             _result(call, made, reads)
     rows, columns = shapes[0][-2:]
-    square = value.op not in _RECTANGULAR
+    square = routine_of(value).square
     call.sizes = [count(shapes[0][:-2]), rows, *(() if square else (columns,))]
     call.sizes.extend(shape[-1] for shape in shapes[1:])
     given: dict[str, Any] = dict(value.attributes)
     call.sizes.extend(int(given[flag]) for flag in _FLAGS if flag in given)
-    if value.op == "least_squares":
+    if "driver" in given:
         call.sizes.append(DRIVERS.index(given["driver"]))
         call.scalars = [("constant", given["rcond"], True)]
     call.work = prod((count(shapes[0]), columns))
@@ -309,9 +309,9 @@ _DISTRIBUTIONS = {
 
 
 def _places(values: list[Node], reads: Reads) -> RoutineCall:
-    """Draws of which only places are kept, or (`kept_elements`) draws from such places."""
+    """Draws of which only positions are saved, or draws from saved positions."""
     value = values[0]
-    again = value.op == "kept_elements"
+    again = record_of(value).kind != "random"
     call = RoutineCall("kept_elements" if again else "random_places")
     _result(call, value, reads)
     if again:
@@ -360,7 +360,7 @@ def _scalar(value: Node, as_float: bool) -> Scalar:
         )
     if found.is_scalar:
         return "argument", found.attribute("slot"), as_float
-    number = found.attribute("value") if found.op == "full" else -found.inputs[0].attribute("value")
+    number = -found.inputs[0].attribute("value") if found.inputs else found.attribute("value")
     return "constant", float(number) if as_float else int(number), as_float
 
 

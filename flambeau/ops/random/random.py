@@ -32,6 +32,7 @@ from flambeau.ops.creation.creation import (
     with_requires_grad,
 )
 from flambeau.ops.special.gamma_gradient import gamma_gradient
+from flambeau.prims.record import record_of
 
 Samples = Iterator[Sample]
 FLOATS = ("f16", "bf16", "f32", "f64")
@@ -79,7 +80,9 @@ def memory_order(x: Node) -> list[int]:
 
     A repeated dimension (stride 0) stays where it is.
     """
-    strides = strides_of(x.inputs[0] if x.op == "cast" else x)  # half types are computed in f32
+    strides = strides_of(
+        x.inputs[0] if record_of(x).converts else x
+    )  # half types are computed in f32
     order = list(range(x.ndim))
     for start in range(1, x.ndim):
         position = start

@@ -18,20 +18,25 @@ from flambeau.ir.dtypes import PARTS
 from flambeau.ir.kernel import Kernel, Pass, ReducePass, RowStores, ScanPass, Statement, Store
 from flambeau.ir.node import Node, attributes, node, topological
 from flambeau.ir.size import Size
+from flambeau.ir.spelling import spelling_of
 
 COMPONENT = PARTS
 Pair = tuple[Node, Node]
-
-_MOVES = frozenset({"k.load", "k.const", "k.kept", "where"})
 
 
 def needs_lowering(kernel: Kernel) -> bool:
     """Whether the kernel computes with complex numbers, beyond moving them."""
     return any(
-        value.op not in _MOVES
+        not _moves(value)
         for value in topological(kernel.roots())
         if value.dtype in COMPONENT or any(i.dtype in COMPONENT for i in value.inputs)
     )
+
+
+def _moves(value: Node) -> bool:
+    """Whether a value is printed as opaque bits."""
+    moving = (kernels.LOAD, kernels.CONST, kernels.KEPT)
+    return "c" in spelling_of(value.op).c or any(form.matches(value) for form in moving)
 
 
 def _op(name: str, *operands: Node, dtype: str | None = None) -> Node:
@@ -284,6 +289,73 @@ RULES: dict[str, Callable[..., Pair]] = {
 }
 
 
+def _equal(value: Node, a: Pair, b: Pair) -> Node:
+    return _op("bitwise_and", *(_op(value.op, *parts, dtype="bool") for parts in zip(a, b)))
+
+
+def _unequal(value: Node, a: Pair, b: Pair) -> Node:
+    return _op("bitwise_or", *(_op(value.op, *parts, dtype="bool") for parts in zip(a, b)))
+
+
+def _either(value: Node, a: Pair) -> Node:
+    return _op("bitwise_or", *(_op(value.op, part, dtype="bool") for part in a))
+
+
+def _cast_to_real(value: Node, a: Pair) -> Node:
+    if value.dtype == "bool":
+        return _op("bitwise_not", _is_zero(a))
+    return _op("cast", a[0], dtype=value.dtype)
+
+
+# Real results of complex operands: (value, the operands as pairs).
+REAL_RULES: dict[str, Callable[..., Node]] = {
+    "real": lambda value, a: a[0],
+    "imag": lambda value, a: a[1],
+    "abs": lambda value, a: _abs(a),
+    "eq": _equal,
+    "ne": _unequal,
+    "isnan": _either,
+    "isinf": _either,
+    "cast": _cast_to_real,
+}
+
+
+def _constant(value: Node) -> Pair:
+    part = COMPONENT[value.dtype]
+    number = complex(kernels.decode_constant(value.attribute("value"), value.dtype))
+    return kernels.const(number.real, part), kernels.const(number.imag, part)
+
+
+def _result(value: Node) -> Pair:
+    real, imaginary = (
+        node(
+            value.op,
+            (),
+            attributes(name=f"{value.attribute('name')}_{i}"),
+            COMPONENT[value.dtype],
+        )
+        for i in (0, 1)
+    )
+    return real, imaginary
+
+
+def _cast(value: Node, operand: Pair | Node) -> Pair:
+    part = COMPONENT[value.dtype]
+    if isinstance(operand, Node):
+        return _op("cast", operand, dtype=part), kernels.const(0.0, part)
+    return _op("cast", operand[0], dtype=part), _op("cast", operand[1], dtype=part)
+
+
+# Complex results of leaves and of real operands: (value, its operands).
+PAIR_RULES: dict[str, Callable[..., Pair]] = {
+    kernels.CONST.name: _constant,
+    **{form.name: _result for form in kernels.RESULTS},
+    "cast": _cast,
+    "complex": lambda value, real, imaginary: (real, imaginary),
+    "where": lambda value, condition, a, b: _choose(condition, a, b),
+}
+
+
 class _Lowering:
     """Rewrites the values of one kernel."""
 
@@ -304,46 +376,18 @@ class _Lowering:
         operands = self._operands(value)
         if not any(i.dtype in COMPONENT for i in value.inputs):
             return node(value.op, operands, value.attributes, value.dtype)
-        first = operands[0]
-        if value.op in ("real", "imag"):
-            part: Node = first[value.op == "imag"]
-            return part
-        if value.op == "abs":
-            return _abs(first)
-        if value.op in ("eq", "ne"):
-            joint = "bitwise_and" if value.op == "eq" else "bitwise_or"
-            tests = [_op(value.op, a, b, dtype="bool") for a, b in zip(*operands)]
-            return _op(joint, *tests, dtype="bool")
-        if value.op in ("isnan", "isinf"):
-            return _op("bitwise_or", *(_op(value.op, x, dtype="bool") for x in first), dtype="bool")
-        if value.op == "cast" and value.dtype == "bool":
-            return _op("bitwise_not", _is_zero(first))
-        if value.op == "cast":
-            return _op("cast", first[0], dtype=value.dtype)
-        raise unsupported(value.op, value.inputs[0].dtype)
+        rule = REAL_RULES.get(value.op)
+        if rule is None:
+            raise unsupported(value.op, value.inputs[0].dtype)
+        return rule(value, *operands)
 
     def _pair(self, value: Node) -> Pair:
-        part, operands = COMPONENT[value.dtype], self._operands(value)
-        if value.op == "k.load":
+        operands = self._operands(value)
+        if kernels.LOAD.matches(value):
             return self._loads(value, operands)
-        if value.op == "k.const":
-            number = complex(kernels.decode_constant(value.attribute("value"), value.dtype))
-            return kernels.const(number.real, part), kernels.const(number.imag, part)
-        if value.op in ("k.kept", "k.reduced", "k.carry"):
-            real, imaginary = (
-                node(value.op, (), attributes(name=f"{value.attribute('name')}_{i}"), part)
-                for i in (0, 1)
-            )
-            return real, imaginary
-        if value.op == "complex":
-            return operands[0], operands[1]
-        if value.op == "where":
-            return _choose(operands[0], operands[1], operands[2])
-        if value.op == "cast":
-            source = operands[0]
-            if value.inputs[0].dtype in COMPONENT:
-                return _op("cast", source[0], dtype=part), _op("cast", source[1], dtype=part)
-            return _op("cast", source, dtype=part), kernels.const(0.0, part)
+        special = PAIR_RULES.get(value.op)
+        if special is not None:
+            return special(value, *operands)
         rule = RULES.get(value.op)
         if rule is None:
             raise unsupported(value.op, value.dtype)

@@ -94,7 +94,9 @@ class ColumnPrinter(FormPrinter):
             if self.values.comparison(node) is not None:
                 continue
             for operand in operands:
-                if levels[operand] == ON_R and operand.op not in ("k.reduced", "k.load"):
+                if levels[operand] == ON_R and not any(
+                    form.matches(operand) for form in (kernels.REDUCED, kernels.LOAD)
+                ):
                     found[operand] = None
         nodes = [node for node in found if node not in self.row.names]
         if not nodes:
@@ -336,7 +338,7 @@ class ScanPrinter(ColumnPrinter):
         dtypes = {
             node.attribute("name"): node.dtype
             for node in topological(self.kernel.roots())
-            if node.op == "k.carry"
+            if kernels.CARRY.matches(node)
         }
         scans = [_Scan(self, *item, dtypes) for item in statement.scans]
         scope = self.k_scope()

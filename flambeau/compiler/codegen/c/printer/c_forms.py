@@ -49,7 +49,9 @@ def varying(kernel: Kernel) -> list[Node]:
     compared = set[Node]()  # indices that are only compared, which takes no vectors of theirs
     if not kernel.tiled:
         others = {i for n in values.levels if index_difference(n, 64) is None for i in n.inputs}
-        compared = {n for n in values.levels if n.op == "k.index"} - others - {*kernel.roots()}
+        compared = (
+            {n for n in values.levels if kernels.INDEX.matches(n)} - others - {*kernel.roots()}
+        )
     return [n for n, level in values.levels.items() if level & ON_R and n not in compared]
 
 
@@ -117,7 +119,7 @@ class FormPrinter:
         self.reduced_dtypes = {
             node.attribute("name"): node.dtype
             for node in topological(kernel.roots())
-            if node.op == "k.reduced"
+            if kernels.REDUCED.matches(node)
         }
 
     # --------------------------------------------------------------------------- frame
@@ -149,7 +151,7 @@ class FormPrinter:
         """A checked index into nothing is an error even before anything may be read."""
         lines = []
         for node in topological(self.kernel.roots()):
-            if node.op == "check_index":
+            if kernels.CHECK_INDEX.matches(node):
                 error, extent = node.attribute("parameter"), c_expression(node.attribute("size"))
                 dimension = node.attribute("dimension", 0)
                 record = f"long long *e = (long long *)p[{error}]"

@@ -6,11 +6,12 @@ all lanes and `r % 64` grows by one, and an index made of them still addresses m
 
 from __future__ import annotations
 
+from flambeau.ir.kernel import CONST, INDEX
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, SizeExpr, free_symbols, sub
 from flambeau.ir.size_core import from_terms, terms_of
+from flambeau.ir.spelling import spelling_of
 
-COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 NEAR = 1 << 20  # differences are clamped to this before they are compared lane by lane
 
 
@@ -63,7 +64,7 @@ def _is_r(a: Size, count: int) -> bool:
 
 def index_difference(node: Node, count: int) -> tuple[Size, int] | None:
     """For a comparison of two indices: (left - right, what that grows by from lane to lane)."""
-    if node.op not in COMPARISONS:
+    if not spelling_of(node.op).compares:
         return None
     left, right = (_index_of(operand) for operand in node.inputs)
     if left is None or right is None:
@@ -76,9 +77,9 @@ def index_difference(node: Node, count: int) -> tuple[Size, int] | None:
 
 
 def _index_of(node: Node) -> Size | None:
-    if node.op == "k.index" and not node.inputs:
+    if INDEX.matches(node) and not node.inputs:
         found: Size = node.attribute("expression")
         return found
-    if node.op == "k.const" and node.dtype == "i64":
+    if CONST.matches(node) and node.dtype == "i64":
         return int(node.attribute("value"))
     return None

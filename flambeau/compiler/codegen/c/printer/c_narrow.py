@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _OPERATIONS = frozenset({"sum", "prod", "max", "min", "xor"})
 _KINDS = frozenset({"f32", "f64", "i32", "i64"})
-_REFUSED = frozenset({"k.index", "k.kept", "k.reduced", "check_index"})
+_REFUSED = (kernels.INDEX, kernels.KEPT, kernels.REDUCED, kernels.CHECK_INDEX)
 
 
 def has_narrow_rows(kernel: Kernel) -> bool:
@@ -45,8 +45,8 @@ def has_narrow_rows(kernel: Kernel) -> bool:
 
 def _is_dense(node: Node, kernel: Kernel) -> bool:
     """Whether a value can be had for neighbours in memory, whatever row they are in."""
-    if node.op != "k.load":
-        return node.op not in _REFUSED
+    if not kernels.LOAD.matches(node):
+        return not any(form.matches(node) for form in _REFUSED)
     if node.inputs:
         return False
     found = sizes.affine_in(node.attribute("index"), ("p0", "r"))

@@ -21,7 +21,7 @@ from flambeau.ir.node import Node, node, topological
 from flambeau.ir.size import Size
 
 _FEW = 8  # a scan of at most so many elements is no work for vectors
-_EXPRESSIONS = {"k.load": "index", "k.index": "expression"}
+_EXPRESSIONS = {kernels.LOAD.name: "index", kernels.INDEX.name: "expression"}
 
 
 def along_memory(kernel: Kernel) -> Kernel | None:

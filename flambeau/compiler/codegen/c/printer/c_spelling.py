@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from flambeau.compiler.codegen.c.printer.c_types import (
@@ -17,6 +17,7 @@ from flambeau.compiler.codegen.c.printer.c_types import (
     signed_kind,
 )
 from flambeau.ir.dtypes import MINIFLOATS
+from flambeau.ir.kernel import CONST, INDEX, KEPT, LOAD, REDUCED, SCALAR
 from flambeau.ir.node import Node
 from flambeau.ir.spelling import FEW, MANY, ONE, SPELLINGS
 
@@ -39,19 +40,19 @@ class _TemplatesOfC(Mapping[str, Mapping[str, str]]):
 
 SPELLING = _TemplatesOfC()
 
-# What only kernels have, and is one instruction.
-_CHEAP = frozenset({"k.load", "k.const", "k.reduced", "k.kept", "k.scalar"})
+# Values that only kernels have.
+_LENGTHS = {INDEX.name: FEW, **{form.name: ONE for form in (LOAD, CONST, REDUCED, KEPT, SCALAR)}}
 
 
 def cost(node: Node) -> int:
     """Rough length of the code of one vector of this value."""
-    if node.op == "cast":
-        return 4 if node.dtype in HALVES or node.inputs[0].dtype in HALVES else ONE
-    if node.op == "k.index":
-        return FEW
     spelling = SPELLINGS.get(node.op)
-    length = spelling.length if spelling else ONE if node.op in _CHEAP else MANY
-    return 2 if length == ONE and node.dtype in HALVES else length
+    if spelling is None:
+        length = _LENGTHS.get(node.op, MANY)
+        return 2 if length == ONE and node.dtype in HALVES else length
+    if spelling.converts and (node.dtype in HALVES or node.inputs[0].dtype in HALVES):
+        return 4
+    return 2 if spelling.length == ONE and node.dtype in HALVES else spelling.length
 
 
 def unsupported(op: str, dtype: str) -> NotImplementedError:
@@ -85,17 +86,14 @@ class Speller:
 
     def spell(self, node: Node, operands: list[str]) -> str:
         """C expression of a pointwise node; `operands` are names of its inputs' values."""
-        if node.op == "cast":
-            return self.cast(operands[0], node.inputs[0].dtype, node.dtype)
-        if node.op == "bitcast":
-            return self._bitcast(operands[0], node.inputs[0].dtype, node.dtype)
-        if node.op == "where":
-            return self._where(node, operands)
+        special = _SPECIAL.get(node.op)
+        text = None if special is None else special(self, node, operands)
+        return self._from_template(node, operands) if text is None else text
+
+    def _from_template(self, node: Node, operands: list[str]) -> str:
         first = node.inputs[0].dtype
         if first in MINIFLOATS:  # comparisons
             operands, first = [self.cast(x, first, "f32") for x in operands], "f32"
-        if node.op == "nextafter" and first in HALVES:
-            return f"fb_next{first}_f32x{self.lanes.count}({operands[0]}, {operands[1]})"
         template = _template(node.op, dtype_class(first), first)
         kind = self.lanes.kind(first)
         count = self.lanes.count
@@ -118,6 +116,12 @@ class Speller:
         """A float32 value rounded to a half type, as float32."""
         suffix = f"u16x{self.lanes.count}"
         return f"fb_from{dtype}_{suffix}(fb_to{dtype}_{suffix}({expression}))"
+
+    def _next(self, node: Node, operands: list[str]) -> str | None:
+        dtype = node.inputs[0].dtype
+        if dtype not in HALVES:
+            return None
+        return f"fb_next{dtype}_f32x{self.lanes.count}({operands[0]}, {operands[1]})"
 
     def _where(self, node: Node, operands: list[str]) -> str:
         bits = kind_bits(self.lanes.kind(node.dtype))
@@ -166,7 +170,11 @@ class Speller:
         text = f"fb_toint{through}_{kind}x{count}({value})"
         return text if wanted == f"i{through}" else f"fb_to_{wanted}x{count}({text})"
 
-    def _bitcast(self, value: str, source: str, target: str) -> str:
+    def _cast(self, node: Node, operands: list[str]) -> str:
+        return self.cast(operands[0], node.inputs[0].dtype, node.dtype)
+
+    def _bitcast(self, node: Node, operands: list[str]) -> str:
+        value, source, target = operands[0], node.inputs[0].dtype, node.dtype
         count = self.lanes.count
         if source in HALVES:
             value = f"fb_to{source}_u16x{count}({value})"
@@ -194,3 +202,12 @@ class Speller:
         if dtype in HALVES:
             return f"fb_to{dtype}_u16x{count}({value})"
         return value
+
+
+# Primitives that need more than a template; None: a template does for these dtypes.
+_SPECIAL: dict[str, Callable[[Speller, Node, list[str]], str | None]] = {
+    "bitcast": Speller._bitcast,
+    "cast": Speller._cast,
+    "nextafter": Speller._next,
+    "where": Speller._where,
+}

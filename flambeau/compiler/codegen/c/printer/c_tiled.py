@@ -76,7 +76,7 @@ class TiledPrinter(FormPrinter):
 
     def _transposed(self, node: Node, axis: str) -> tuple[Size, Size] | None:
         """(stride along r, rest) of a load with stride 1 along the last row axis."""
-        if node.op != "k.load" or node.inputs:
+        if not kernels.LOAD.matches(node) or node.inputs:
             return None
         split = sizes.affine_in(node.attribute("index"), (axis, "r"))
         if split is None or split[0].get(axis, 0) != 1 or split[0].get("r", 0) in (0, 1):

@@ -8,7 +8,7 @@ out names; a scalar used by vectors is broadcast in its home, outside of the loo
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from flambeau.compiler.codegen.c.printer.c_index import NEAR, index_difference, lane_step
@@ -16,9 +16,22 @@ from flambeau.compiler.codegen.c.printer.c_spelling import Speller
 from flambeau.compiler.codegen.c.printer.c_types import MEMORY_KIND, Lanes
 from flambeau.ir import size as sizes
 from flambeau.ir.dtypes import OPAQUE, UNSIGNED, minifloat_code
-from flambeau.ir.kernel import Kernel, decode_constant, value_expression
+from flambeau.ir.kernel import (
+    CARRY,
+    CHECK_INDEX,
+    CONST,
+    INDEX,
+    KEPT,
+    LOAD,
+    REDUCED,
+    SCALAR,
+    Kernel,
+    decode_constant,
+    value_expression,
+)
 from flambeau.ir.node import Node, topological
 from flambeau.ir.size import Size
+from flambeau.ir.spelling import spelling_of
 
 ON_R, ON_K = 1, 2  # what a value varies along
 
@@ -87,7 +100,7 @@ class Values:
     def set_levels(self, roots: Iterable[Node]) -> None:
         """Finds out what every value varies along."""
         across = 0 if self.kernel.form == "row" else ON_R
-        fixed = {"k.kept": ON_R, "k.reduced": across, "k.carry": ON_R | ON_K}
+        fixed = {KEPT.name: ON_R, REDUCED.name: across, CARRY.name: ON_R | ON_K}
         for node in topological(roots):
             level = fixed.get(node.op, 0)
             expression = value_expression(node)
@@ -145,20 +158,9 @@ class Values:
     def _expression(self, node: Node, home: Scope) -> str:
         if node in self.hoisted:
             return f"*({home.lanes.type(node.dtype)} *)({self.hoisted[node]} + c)"
-        if node.op == "k.load":
-            return self._load(node, home)
-        if node.op == "k.const":
-            return self.constant(node.attribute("value"), node.dtype)
-        if node.op == "k.index":
-            return self._index_value(node, home)
-        if node.op == "k.scalar":
-            return self._scalar(node)
-        if node.op in ("k.reduced", "k.carry"):
-            return f"*({home.lanes.type(node.dtype)} *)({self.arrays[node.attribute('name')]} + c)"
-        if node.op == "k.kept":
-            return self._kept(node, home)
-        if node.op == "check_index":
-            return self._check_index(node, home)
+        leaf = _LEAVES.get(node.op)
+        if leaf is not None:
+            return leaf(self, node, home)
         compared = self.comparison(node)
         if compared is not None:
             return self._compare_indices(node.op, *compared, home)
@@ -167,7 +169,7 @@ class Values:
 
     def stored(self, node: Node, dtype: str) -> Node:
         """The value to encode for a store: rounding to a half type happens when encoding."""
-        if dtype in ("f16", "bf16") and node.op == "cast" and node.dtype == dtype:
+        if dtype in ("f16", "bf16") and spelling_of(node.op).converts and node.dtype == dtype:
             source = node.inputs[0]
             if source.dtype == "f32":
                 return source
@@ -209,7 +211,13 @@ class Values:
             return f"(-{2**63 - 1}ll - 1)" if value == -(2**63) else f"{value}ll"
         return f"({value})" if value != -(2**31) else "(-2147483647 - 1)"
 
-    def _scalar(self, node: Node) -> str:
+    def _constant(self, node: Node, home: Scope) -> str:
+        return self.constant(node.attribute("value"), node.dtype)
+
+    def _result(self, node: Node, home: Scope) -> str:
+        return f"*({home.lanes.type(node.dtype)} *)({self.arrays[node.attribute('name')]} + c)"
+
+    def _scalar(self, node: Node, home: Scope) -> str:
         slot = node.attribute("slot")
         kind = self.kernel.scalars[slot]
         field_name = f"x[{slot}].{'d' if kind == 'f64' else 'i'}"
@@ -464,3 +472,16 @@ def _complex_constant(value: complex, dtype: str) -> str:
         return f"0x{imaginary << 32 | real:x}ull"
     low, high = struct.unpack("<QQ", struct.pack("<dd", value.real, value.imag))
     return f"((u128x1)0x{high:x}ull << 64 | 0x{low:x}ull)"
+
+
+# Values that only kernels have; all others are spelled from their operands.
+_LEAVES: dict[str, Callable[[Values, Node, Scope], str]] = {
+    LOAD.name: Values._load,
+    CONST.name: Values._constant,
+    INDEX.name: Values._index_value,
+    SCALAR.name: Values._scalar,
+    REDUCED.name: Values._result,
+    CARRY.name: Values._result,
+    KEPT.name: Values._kept,
+    CHECK_INDEX.name: Values._check_index,
+}
