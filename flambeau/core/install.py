@@ -58,15 +58,15 @@ DEFINITIONS: dict[int, OpDefinition] = {}  # by their operators, which live for 
 Builder = Callable[[Overload, str], Callable[..., Any]]
 
 
-def load_builder() -> Builder:
-    """Returns the driver's `builder`; the package replaces this function, see `use_driver`."""
-    raise failure(RuntimeError, "core", "no driver is set", "import flambeau")
+_load_builder: list[Callable[[], Builder]] = []  # one entry, from `use_driver`
 
 
 def use_driver(load: Callable[[], Builder]) -> None:
-    """Sets the function that loads the driver; the first call of an operator calls it."""
-    global load_builder
-    load_builder = load
+    """Sets the function that loads the driver's `builder`; the first call of an operator does.
+
+    The package passes it, so that an import loads no driver, and this module knows none.
+    """
+    _load_builder[:] = [load]
 
 
 def _native_overload(overload: Overload, variant: str) -> tuple[Any, ...]:
@@ -76,7 +76,7 @@ def _native_overload(overload: Overload, variant: str) -> tuple[Any, ...]:
     )
     if overload.options.host:  # a signature that only Python can serve, beside native ones
         return (arguments, overload.body, ("python", *_out_flags(_served_out(overload))))
-    builder = load_builder()
+    builder = _load_builder[0]()
     flags: tuple[str, ...] = ()
     if variant == "functional":
         flags += _out_flags(overload.options.out)

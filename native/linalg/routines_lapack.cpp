@@ -20,7 +20,7 @@ Int lu_in_columns(const T* from, Int m, Int n, T* a, Int* pivots) {
 // The largest triangle that one call solves. A call subtracts few products at a time and rounds
 // each time; the halves of larger triangles are joined by one product, whose terms are summed
 // first.
-constexpr Int kTriangle = 64;
+constexpr Int kTriangle = 32;
 
 // x [n, columns], whose rows are those of the right side, becomes op(T)^-1 x. As LAPACK sees
 // memory: x^T op(T)^-T, with the transposed triangle. `upper` and `operation` are of that triangle.
