@@ -222,7 +222,7 @@ _GROUPS = {
     "DictType EnumType FloatType FutureType InferredType IntType InterfaceType ListType NoneType "
     "NumberType OptionalType PyObjectType RRefType StreamObjType StringType SymBoolType SymIntType "
     "TensorType TupleType Type UnionType unify_type_list",
-    "flambeau.runtime.native_names": "AVG AggregationType AliasDb ArgumentSpec BenchmarkConfig "
+    "flambeau._C.native_names": "AVG AggregationType AliasDb ArgumentSpec BenchmarkConfig "
     "BenchmarkExecutionStats Block BufferDict CallStack Capsule Code CompleteArgumentSpec "
     "ConcreteModuleType ConcreteModuleTypeBuilder DeepCopyMemoTable DeserializationStorageContext "
     "DispatchKey DispatchKeySet ErrorReport ExecutionPlan FatalError Gradient Graph "

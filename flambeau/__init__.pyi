@@ -84,7 +84,7 @@ _memory_format = memory_format
 _Number: TypeAlias = _complex | Tensor
 AVG: Any
 from flambeau.runtime.errors import AcceleratorError as AcceleratorError
-from flambeau.runtime.native_names import AggregationType as AggregationType
+from flambeau._C.native_names import AggregationType as AggregationType
 class AliasDb:
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
     def __getattr__(self, name: _str) -> Any: ...
@@ -96,7 +96,7 @@ class ArgumentSpec:
 from flambeau.jit.native_types import AwaitType as AwaitType
 BFloat16Storage: Any
 BFloat16Tensor: Any
-from flambeau.runtime.native_names import BenchmarkConfig as BenchmarkConfig
+from flambeau._C.native_names import BenchmarkConfig as BenchmarkConfig
 class BenchmarkExecutionStats:
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
     def __getattr__(self, name: _str) -> Any: ...
@@ -106,7 +106,7 @@ class Block:
 BoolStorage: Any
 BoolTensor: Any
 from flambeau.jit.native_types import BoolType as BoolType
-from flambeau.runtime.native_names import BufferDict as BufferDict
+from flambeau._C.native_names import BufferDict as BufferDict
 ByteStorage: Any
 ByteTensor: Any
 class CallStack:
@@ -137,13 +137,13 @@ class ConcreteModuleTypeBuilder:
 class DeepCopyMemoTable:
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
     def __getattr__(self, name: _str) -> Any: ...
-from flambeau.runtime.native_names import DeserializationStorageContext as DeserializationStorageContext
+from flambeau._C.native_names import DeserializationStorageContext as DeserializationStorageContext
 from flambeau.jit.native_types import DeviceObjType as DeviceObjType
 from flambeau.jit.native_types import DictType as DictType
 from flambeau._C import DisableTorchFunction as DisableTorchFunction
 from flambeau._C import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
-from flambeau.runtime.native_names import DispatchKey as DispatchKey
-from flambeau.runtime.native_names import DispatchKeySet as DispatchKeySet
+from flambeau._C.native_names import DispatchKey as DispatchKey
+from flambeau._C.native_names import DispatchKeySet as DispatchKeySet
 DoubleStorage: Any
 DoubleTensor: Any
 from flambeau.jit.native_types import EnumType as EnumType
@@ -155,7 +155,7 @@ from flambeau._C import _ExcludeDispatchKeyGuard as ExcludeDispatchKeyGuard
 class ExecutionPlan:
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
     def __getattr__(self, name: _str) -> Any: ...
-from flambeau.runtime.native_names import FatalError as FatalError
+from flambeau._C.native_names import FatalError as FatalError
 from flambeau.testing.file_check import FileCheck as FileCheck
 FloatStorage: Any
 FloatTensor: Any
@@ -167,7 +167,7 @@ from flambeau.amp.grad_scaler import GradScaler as GradScaler
 class Gradient:
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
     def __getattr__(self, name: _str) -> Any: ...
-from flambeau.runtime.native_names import Graph as Graph
+from flambeau._C.native_names import Graph as Graph
 class GraphExecutorState:
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
     def __getattr__(self, name: _str) -> Any: ...
@@ -181,29 +181,29 @@ IntStorage: Any
 IntTensor: Any
 from flambeau.jit.native_types import IntType as IntType
 from flambeau.jit.native_types import InterfaceType as InterfaceType
-from flambeau.runtime.native_names import JITException as JITException
+from flambeau._C.native_names import JITException as JITException
 from flambeau.jit.native_types import ListType as ListType
 from flambeau.jit.mobile import LiteScriptModule as LiteScriptModule
-from flambeau.runtime.native_names import LockingLogger as LockingLogger
-from flambeau.runtime.native_names import LoggerBase as LoggerBase
+from flambeau._C.native_names import LockingLogger as LockingLogger
+from flambeau._C.native_names import LoggerBase as LoggerBase
 LongStorage: Any
 LongTensor: Any
-from flambeau.runtime.native_names import ModuleDict as ModuleDict
+from flambeau._C.native_names import ModuleDict as ModuleDict
 class Node:
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
     def __getattr__(self, name: _str) -> Any: ...
 from flambeau.jit.native_types import NoneType as NoneType
-from flambeau.runtime.native_names import NoopLogger as NoopLogger
+from flambeau._C.native_names import NoopLogger as NoopLogger
 from flambeau.jit.native_types import NumberType as NumberType
 class OperatorInfo:
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
     def __getattr__(self, name: _str) -> Any: ...
 from flambeau.jit.native_types import OptionalType as OptionalType
 from flambeau.runtime.errors import OutOfMemoryError as OutOfMemoryError
-from flambeau.runtime.native_names import ParameterDict as ParameterDict
+from flambeau._C.native_names import ParameterDict as ParameterDict
 from flambeau.jit.native_types import PyObjectType as PyObjectType
-from flambeau.runtime.native_names import PyTorchFileReader as PyTorchFileReader
-from flambeau.runtime.native_names import PyTorchFileWriter as PyTorchFileWriter
+from flambeau._C.native_names import PyTorchFileReader as PyTorchFileReader
+from flambeau._C.native_names import PyTorchFileWriter as PyTorchFileWriter
 class QInt32Storage:
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
     def __getattr__(self, name: _str) -> Any: ...
@@ -227,12 +227,12 @@ class ScriptClass:
 class ScriptClassFunction:
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
     def __getattr__(self, name: _str) -> Any: ...
-from flambeau.runtime.native_names import ScriptDict as ScriptDict
-from flambeau.runtime.native_names import ScriptDictIterator as ScriptDictIterator
-from flambeau.runtime.native_names import ScriptDictKeyIterator as ScriptDictKeyIterator
+from flambeau._C.native_names import ScriptDict as ScriptDict
+from flambeau._C.native_names import ScriptDictIterator as ScriptDictIterator
+from flambeau._C.native_names import ScriptDictKeyIterator as ScriptDictKeyIterator
 from flambeau.jit.functions import ScriptFunction as ScriptFunction
-from flambeau.runtime.native_names import ScriptList as ScriptList
-from flambeau.runtime.native_names import ScriptListIterator as ScriptListIterator
+from flambeau._C.native_names import ScriptList as ScriptList
+from flambeau._C.native_names import ScriptListIterator as ScriptListIterator
 class ScriptMethod:
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
     def __getattr__(self, name: _str) -> Any: ...
@@ -682,7 +682,7 @@ from flambeau.sparse.copies import col_indices_copy as col_indices_copy
 def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor: ...
 def combinations(input: Tensor, r: _int = 2, with_replacement: _bool = False) -> Tensor: ...
 from flambeau.capture.regions import compile as compile
-from flambeau.runtime.native_names import compiled_with_cxx11_abi as compiled_with_cxx11_abi
+from flambeau._C.native_names import compiled_with_cxx11_abi as compiled_with_cxx11_abi
 def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 complex128: _dtype
 complex32: _dtype
@@ -937,7 +937,7 @@ from flambeau.language.dtypes import get_default_dtype as get_default_dtype
 from flambeau.runtime.switches import get_deterministic_debug_mode as get_deterministic_debug_mode
 def get_device(input: Tensor) -> Tensor: ...
 from flambeau.runtime.streams import get_device_module as get_device_module
-from flambeau.runtime.native_names import get_file_path as get_file_path
+from flambeau._C.native_names import get_file_path as get_file_path
 from flambeau.runtime.switches import get_float32_matmul_precision as get_float32_matmul_precision
 from flambeau.runtime.switches import get_num_interop_threads as get_num_interop_threads
 get_num_threads: Any
@@ -997,8 +997,8 @@ def igamma_(input: Tensor, other: Tensor) -> Tensor: ...
 def igammac(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def igammac_(input: Tensor, other: Tensor) -> Tensor: ...
 def imag(input: Tensor) -> Tensor: ...
-from flambeau.runtime.native_names import import_ir_module as import_ir_module
-from flambeau.runtime.native_names import import_ir_module_from_buffer as import_ir_module_from_buffer
+from flambeau._C.native_names import import_ir_module as import_ir_module
+from flambeau._C.native_names import import_ir_module_from_buffer as import_ir_module_from_buffer
 def index(input: Tensor, indices: Sequence[Tensor | None], *, out: Tensor | None = None) -> Tensor: ...
 def index_add(input: Tensor, dim: _int, index: Tensor, source: Tensor, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor: ...
 def index_add_(input: Tensor, dim: _int, index: Tensor, source: Tensor, *, alpha: _Number = 1) -> Tensor: ...
@@ -1014,7 +1014,7 @@ def index_select(input: Tensor, dim: _int, index: Tensor, *, out: Tensor | None 
 from flambeau.sparse.copies import indices_copy as indices_copy
 inf: _float
 from flambeau._core import inference_mode as inference_mode
-from flambeau.runtime.native_names import init_num_threads as init_num_threads
+from flambeau._C.native_names import init_num_threads as init_num_threads
 def initial_seed(*, out: Sequence[Tensor] | None = None) -> _int: ...
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def instance_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None, use_input_stats: _bool, momentum: _float, eps: _float, cudnn_enabled: _bool) -> Tensor: ...
@@ -1053,7 +1053,7 @@ def is_same_size(input: Tensor, other: Tensor, *, out: Sequence[Tensor] | None =
 def is_signed(input: Tensor) -> Tensor: ...
 from flambeau.storage import is_storage as is_storage
 def is_tensor(obj: Any, *, out: Sequence[Tensor] | None = None) -> _bool: ...
-from flambeau.runtime.native_names import is_vulkan_available as is_vulkan_available
+from flambeau._C.native_names import is_vulkan_available as is_vulkan_available
 from flambeau.runtime.switches import is_warn_always_enabled as is_warn_always_enabled
 def isclose(input: Tensor, other: Tensor, rtol: _float = ..., atol: _float = ..., equal_nan: _bool = False) -> Tensor: ...
 def isfinite(input: Tensor) -> Tensor: ...
@@ -1167,7 +1167,7 @@ def mean(input: Tensor, dim: _int | Sequence[_int] | None, keepdim: _bool = Fals
 def median(input: Tensor) -> Tensor: ...
 @overload
 def median(input: Tensor, dim: _int, keepdim: _bool = False, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor]: ...
-from flambeau.runtime.native_names import merge_type_from_type_comment as merge_type_from_type_comment
+from flambeau._C.native_names import merge_type_from_type_comment as merge_type_from_type_comment
 def meshgrid(*tensors: Any, indexing: _str | None = None) -> tuple[Tensor, ...]: ...
 @overload
 def min(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
@@ -1240,7 +1240,7 @@ def native_batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None,
 def native_channel_shuffle(input: Tensor, groups: _int) -> Tensor: ...
 def native_dropout(input: Tensor, p: _float, train: _bool | None) -> tuple[Tensor, Tensor]: ...
 def native_group_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, N: _int, C: _int, HxW: _int, group: _int, eps: _Number) -> tuple[Tensor, Tensor, Tensor]: ...
-def native_layer_norm(input: Tensor, normalized_shape: _int | Sequence[_int], weight: Tensor | None, bias: Tensor | None, eps: _float) -> tuple[Tensor, Tensor, Tensor]: ...
+def native_layer_norm(input: Tensor, normalized_shape: _int | Sequence[_int], weight: Tensor | None, bias: Tensor | None, eps: _Number) -> tuple[Tensor, Tensor, Tensor]: ...
 from flambeau.sparse.copies import native_norm as native_norm
 def ne(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor: ...
 def ne_(input: Tensor, other: Tensor | _Number) -> Tensor: ...
@@ -1290,9 +1290,9 @@ def orgqr(input: Tensor, input2: Tensor, *, out: Tensor | None = None) -> Tensor
 def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: _bool = True, transpose: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
 def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def pairwise_distance(x1: Tensor, x2: Tensor, p: _float = ..., eps: _Number = ..., keepdim: _bool = False) -> Tensor: ...
-from flambeau.runtime.native_names import parse_ir as parse_ir
-from flambeau.runtime.native_names import parse_schema as parse_schema
-from flambeau.runtime.native_names import parse_type_comment as parse_type_comment
+from flambeau._C.native_names import parse_ir as parse_ir
+from flambeau._C.native_names import parse_schema as parse_schema
+from flambeau._C.native_names import parse_type_comment as parse_type_comment
 def pca_lowrank(A: Tensor, q: _int = None, center: _bool = True, niter: _int = 2) -> tuple[Tensor, ...]: ...
 def pdist(input: Tensor, p: _float = 2) -> Tensor: ...
 per_channel_affine: Any
@@ -1602,10 +1602,10 @@ def svd(input: Tensor, some: _bool = True, compute_uv: _bool = True, *, out: Seq
 def svd_lowrank(A: Tensor, q: _int = 6, niter: _int = 2, M: Any = None) -> tuple[Tensor, ...]: ...
 def swapaxes(input: Tensor, axis0: _int, axis1: _int) -> Tensor: ...
 def swapdims(input: Tensor, dim0: _int, dim1: _int) -> Tensor: ...
-from flambeau.runtime.native_names import sym_constrain_range as sym_constrain_range
-from flambeau.runtime.native_names import sym_constrain_range_for_size as sym_constrain_range_for_size
+from flambeau._C.native_names import sym_constrain_range as sym_constrain_range
+from flambeau._C.native_names import sym_constrain_range_for_size as sym_constrain_range_for_size
 from flambeau.runtime.symbols import sym_float as sym_float
-from flambeau.runtime.native_names import sym_fresh_size as sym_fresh_size
+from flambeau._C.native_names import sym_fresh_size as sym_fresh_size
 from flambeau.runtime.symbols import sym_int as sym_int
 from flambeau.runtime.symbols import sym_ite as sym_ite
 from flambeau.runtime.symbols import sym_max as sym_max

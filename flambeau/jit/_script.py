@@ -11,7 +11,7 @@ from flambeau.jit.functions import ScriptWarning
 from flambeau.jit.markers import Attribute
 from flambeau.jit.modules import RecursiveScriptModule, ScriptModule, script_method
 from flambeau.nn import Module
-from flambeau.runtime.native_names import ScriptDict, ScriptList
+from flambeau._C.native_names import ScriptDict, ScriptList
 
 __all__ = [
     "Attribute", "ConstMap", "OrderedDictWrapper", "OrderedModuleDict", "RecursiveScriptClass",
