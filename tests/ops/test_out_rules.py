@@ -146,3 +146,19 @@ def test_a_definition_can_not_state_another_rule() -> None:
     with pytest.raises(TypeError, match="unknown out='exactly'"):
         op("_never_defined(Tensor self) -> Tensor", out="exactly")(lambda self: self)
     assert {e.definition.options.out_rule for e in TABLE.values()} >= set(OUT_RULES)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda out: torch.tensor([1.0], out=out),
+        lambda out: torch.as_tensor([1.0], out=out),
+        lambda out: EYE.new_empty((2,), out=out),
+        lambda out: torch.is_same_size(EYE, EYE, out=out),
+        lambda out: torch.initial_seed(out=out),
+        lambda out: EYE.clone().unsqueeze_(0, out=out),
+    ],
+)
+def test_functions_that_compute_no_tensor_take_no_out(call) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'out'"):
+        call(empty(torch.float32))

@@ -25,7 +25,7 @@ def _placed(result: Any, device: Any) -> Any:
     return result if target.type == "cpu" else result.to(target)
 
 
-@op(f"tensor({DATA}, bool pin_memory=False) -> Tensor", where="torch", out=True, host=True)
+@op(f"tensor({DATA}, bool pin_memory=False) -> Tensor", where="torch", host=True)
 def tensor(
     data: Any,
     *,
@@ -66,7 +66,7 @@ def tensor(
     return result.requires_grad_() if requires_grad else result
 
 
-@op(where="torch", out=True, host=True)
+@op(where="torch", host=True)
 def as_tensor(data: Any, dtype: DType | None = None, device: Device | None = None) -> Any:
     """A tensor of data, sharing memory with tensors and arrays where dtype and device allow.
 
@@ -78,7 +78,7 @@ def as_tensor(data: Any, dtype: DType | None = None, device: Device | None = Non
     return result if device is None and tensors.is_tensor(data) else _placed(result, device)
 
 
-@op(where="torch", out=True, host=True)
+@op(where="torch", host=True)
 def asarray(
     obj: Any,
     *,
@@ -113,13 +113,11 @@ def asarray(
     return result.requires_grad_() if requires_grad else result
 
 
-op("from_numpy(object ndarray) -> Tensor", where="torch", out=True, host=True)(tensors.from_numpy)
-op("frombuffer(object buffer, *, dtype dtype) -> Tensor", where="torch", out=True, host=True)(
+op("from_numpy(object ndarray) -> Tensor", where="torch", host=True)(tensors.from_numpy)
+op("frombuffer(object buffer, *, dtype dtype) -> Tensor", where="torch", host=True)(
     tensors.frombuffer
 )
-op("from_dlpack(object ext_tensor) -> Tensor", where="torch", out=True, host=True)(
-    tensors.from_dlpack
-)
+op("from_dlpack(object ext_tensor) -> Tensor", where="torch", host=True)(tensors.from_dlpack)
 
 
 def _sizes(name: str, size: tuple[Any, ...], named: Any = None) -> Sequence[int]:
@@ -208,7 +206,7 @@ def _channels_last(sizes: Sequence[int], dtype: Any, device: Any, memory_format:
     pointwise=True,
 )
 def empty_like(
-    input: Any,  # noqa: A002 - the public name
+    input: Any,
     *,
     dtype: Any = None,
     layout: Any = None,
@@ -330,7 +328,7 @@ def empty_permuted(
     return result.requires_grad_() if requires_grad else result
 
 
-@op("new_empty(Tensor self, SymInt[] size) -> Tensor", where="method", out=True, host=True)
+@op("new_empty(Tensor self, SymInt[] size) -> Tensor", where="method", host=True)
 def new_empty(
     self: Any,
     *sizes: Any,
@@ -382,7 +380,7 @@ def new_empty_strided(
     return empty_strided(size, stride, dtype=kind, **{"device": self.device, **options})
 
 
-@op("new_tensor(Tensor self, object data) -> Tensor", where="method", out=True, host=True)
+@op("new_tensor(Tensor self, object data) -> Tensor", where="method", host=True)
 def new_tensor(
     self: Any,
     data: Any,

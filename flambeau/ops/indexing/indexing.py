@@ -440,7 +440,7 @@ def _is_whole(item: Any) -> bool:
     return item is Ellipsis or (isinstance(item, slice) and item == WHOLE)
 
 
-@op(name="_getitem", where="torch", out=True, host=True)
+@op(name="_getitem", where="torch", host=True)
 def getitem(self: Tensor, key: Any) -> Any:
     """`self[key]`: a view for integers, slices, None and Ellipsis, else a copy.
 

@@ -12,7 +12,7 @@ from flambeau.language.samples import ErrorSample, Sample, T, sample
 from flambeau.language.schema import Device, Scalar, Tensor
 
 
-@op(name="_pin_memory", where="ops.aten", out=True, host=True)
+@op(name="_pin_memory", where="ops.aten", host=True)
 def pin_memory(self: Tensor, device: Device | None = None) -> Any:
     """A copy in pinned memory: raises, as there is no accelerator that would read it."""
     return self.pin_memory()

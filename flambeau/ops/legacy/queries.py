@@ -21,7 +21,7 @@ from flambeau.language.schema import Mutable, Scalar, SymInt, Tensor
 from flambeau.ops.common import is_one, shown
 
 
-@op(where="torch", out=True, host=True, samples=lambda: [sample(T(2)), sample([1, 2])])
+@op(where="torch", host=True, samples=lambda: [sample(T(2)), sample([1, 2])])
 def is_tensor(obj: Any) -> bool:
     """Whether an object is a tensor.
 
@@ -33,7 +33,7 @@ def is_tensor(obj: Any) -> bool:
 
 
 def _define_query(name: str, text: str, shown: str) -> None:
-    def body(input: Any) -> Any:  # noqa: A002 - the public name
+    def body(input: Any) -> Any:
         return getattr(input, name)()
 
     body.__name__ = name
@@ -83,7 +83,7 @@ _define_truth("_is_all_true", "all", "Whether every element of a bool tensor is 
 _define_truth("_is_any_true", "any", "Whether some element of a bool tensor is True.")
 
 
-@op(out=True, host=True, samples=lambda: [sample(T(2, 3))])
+@op(host=True, samples=lambda: [sample(T(2, 3))])
 def is_distributed(input: Tensor) -> bool:
     """Whether a tensor's parts lie on several machines: False.
 
@@ -95,7 +95,7 @@ def is_distributed(input: Tensor) -> bool:
     return False
 
 
-@op(out=True, host=True, samples=lambda: [sample(T(2, 3), T(2, 3)), sample(T(2), T(3))])
+@op(host=True, samples=lambda: [sample(T(2, 3), T(2, 3)), sample(T(2), T(3))])
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same sizes.
 

@@ -9,7 +9,7 @@ from flambeau.language.definition import op
 from flambeau.language.dtypes import report_change
 
 
-@op(where="torch", out=True, host=True)
+@op(where="torch", host=True)
 def manual_seed(seed: int) -> Any:
     """Starts the default generator's stream of a seed; returns the generator.
 
@@ -30,7 +30,7 @@ def manual_seed(seed: int) -> Any:
     return tensors.default_generator.manual_seed(number)
 
 
-@op(where="torch", out=True, host=True)
+@op(where="torch", host=True)
 def seed() -> int:
     """Seeds the default generator from the system's entropy; returns the seed.
 
@@ -42,7 +42,7 @@ def seed() -> int:
     return int(tensors.default_generator.seed())
 
 
-@op(where="torch", out=True, host=True)
+@op(where="torch", host=True)
 def initial_seed() -> int:
     """The seed that the default generator's stream started from.
 
@@ -53,7 +53,7 @@ def initial_seed() -> int:
     return int(tensors.default_generator.initial_seed())
 
 
-@op(where="torch", out=True, host=True)
+@op(where="torch", host=True)
 def get_rng_state() -> Any:
     """State of the default generator: 5056 bytes, exchangeable with PyTorch's.
 
@@ -65,7 +65,7 @@ def get_rng_state() -> Any:
     return tensors.default_generator.get_state()
 
 
-@op("set_rng_state(Tensor new_state) -> Tensor", where="torch", out=True, host=True)
+@op("set_rng_state(Tensor new_state) -> Tensor", where="torch", host=True)
 def set_rng_state(new_state: Any) -> None:
     """Continues the default generator from a state.
 

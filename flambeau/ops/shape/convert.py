@@ -291,7 +291,7 @@ for _name, _dtype in CASTS.items():
     _define_cast(_name, _dtype)
 
 
-@op(name="type", where="method", out=True, host=True)
+@op(name="type", where="method", host=True)
 def type_of(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The name of the tensor's type, or the tensor converted to a type.
 

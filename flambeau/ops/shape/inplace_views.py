@@ -34,10 +34,10 @@ def _define(name: str, definition: Any, example: tuple[str, list[int]]) -> None:
         torch.Size({example[1]})
     """
     home = "torch method" if name == "as_strided" else "method"
-    op(f"{name}_(Tensor! self) -> Tensor", where=home, out=True, host=True)(body)
+    op(f"{name}_(Tensor! self) -> Tensor", where=home, host=True)(body)
 
 
-@op(where="torch", out=True, host=True)
+@op(where="torch", host=True)
 def detach_(self: Mutable[Tensor]) -> Any:
     """Makes a tensor leave the autograd graph.
 
@@ -73,7 +73,7 @@ def _row_major(sizes: Sequence[int]) -> list[int]:
     return strides
 
 
-@op("resize_(Tensor! self, SymInt[] size) -> Tensor", where="method", out=True, host=True)
+@op("resize_(Tensor! self, SymInt[] size) -> Tensor", where="method", host=True)
 def resize_(self: Any, *size: Any, memory_format: Any = None) -> Any:
     """Gives the tensor other sizes, row-major; memory is added where it is short.
 
@@ -112,7 +112,7 @@ def resize_(self: Any, *size: Any, memory_format: Any = None) -> Any:
     return result
 
 
-@op("resize_as_(Tensor! self, Tensor the_template) -> Tensor", out=True, host=True)
+@op("resize_as_(Tensor! self, Tensor the_template) -> Tensor", host=True)
 def resize_as_(self: Any, the_template: Any, *, memory_format: Any = None) -> Any:
     """`resize_` to the sizes of another tensor.
 
@@ -174,7 +174,7 @@ def resize_as(self: Tensor, tensor: Tensor) -> Any:
     return _resized("resize_as", self, tuple(tensor.shape))
 
 
-@op("set_(Tensor! self, object source=None) -> Tensor", where="method", out=True, host=True)
+@op("set_(Tensor! self, object source=None) -> Tensor", where="method", host=True)
 def set_(
     self: Any,
     source: Any = None,
