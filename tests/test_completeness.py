@@ -150,7 +150,7 @@ def test_host_shells_and_written_schemas_only_fall():
     hosts = [d for d in decorators if any(k.arg == "host" for k in d.keywords)]
     assert len(hosts) <= 137
     assert len([d for d in decorators if d.args]) <= 93
-    assert len(HELPERS) <= 56
+    assert len(HELPERS) <= 55
 
 
 def test_no_operator_is_defined_in_two_places():

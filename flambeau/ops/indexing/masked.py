@@ -126,12 +126,7 @@ def _publish(name: str, arguments: str, text: str, body: Any, given: tuple[Any, 
 
 def _define_fold(name: str, text: str) -> None:
     def body(
-        input: Any,  # noqa: A002 - PyTorch's name
-        dim: Dims = None,
-        *,
-        keepdim: bool = False,
-        dtype: Any = None,
-        mask: Any = None,
+        input: Any, dim: Dims = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None
     ) -> Any:
         target = _wide(name, input, dtype)
         x = _filled(name, input, mask, target)
@@ -149,7 +144,7 @@ def _define_fold(name: str, text: str) -> None:
 
 def _define_place(name: str, text: str) -> None:
     def body(
-        input: Any,  # noqa: A002 - PyTorch's name
+        input: Any,
         dim: int | None = None,
         *,
         keepdim: bool = False,
@@ -163,13 +158,7 @@ def _define_place(name: str, text: str) -> None:
 
 
 def _define_along(name: str, text: str) -> None:
-    def body(
-        input: Any,  # noqa: A002 - PyTorch's name
-        dim: int,
-        *,
-        dtype: Any = None,
-        mask: Any = None,
-    ) -> Any:
+    def body(input: Any, dim: int, *, dtype: Any = None, mask: Any = None) -> Any:
         x = _filled(name, input, mask, dtype)
         if name == "softmin":
             return _call("softmax", -x, dim)
@@ -203,12 +192,7 @@ for _name, _text in {
 
 
 def _mean(
-    input: Any,  # noqa: A002 - PyTorch's name
-    dim: Dims = None,
-    *,
-    keepdim: bool = False,
-    dtype: Any = None,
-    mask: Any = None,
+    input: Any, dim: Dims = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None
 ) -> Any:
     x = input if dtype is None else input.to(dtype)
     dims = _dims(x, dim)
@@ -222,19 +206,14 @@ def _mean(
 
 
 def _logsumexp(
-    input: Any,  # noqa: A002 - PyTorch's name
-    dim: Dims = None,
-    *,
-    keepdim: bool = False,
-    dtype: Any = None,
-    mask: Any = None,
+    input: Any, dim: Dims = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None
 ) -> Any:
     x = _filled("logsumexp", input, mask, dtype)
     return _call("logsumexp", x, _dims(x, dim), keepdim).to(x.dtype)
 
 
 def _norm(
-    input: Any,  # noqa: A002 - PyTorch's name
+    input: Any,
     ord: float = 2.0,
     dim: Dims = None,
     *,
@@ -256,7 +235,7 @@ def _refuse_masks(name: str, x: Any, mask: Any) -> None:
 
 
 def _variance(
-    input: Any,  # noqa: A002 - PyTorch's name
+    input: Any,
     dim: Dims,
     unbiased: bool | None,
     correction: float | None,
@@ -285,7 +264,7 @@ def _variance(
 
 def _define_spread(name: str, text: str, finish: Callable[[Any], Any]) -> None:
     def body(
-        input: Any,  # noqa: A002 - PyTorch's name
+        input: Any,
         dim: Dims = None,
         unbiased: bool | None = None,
         *,
@@ -300,12 +279,7 @@ def _define_spread(name: str, text: str, finish: Callable[[Any], Any]) -> None:
 
 
 def _median(
-    input: Any,  # noqa: A002 - PyTorch's name
-    dim: int = -1,
-    *,
-    keepdim: bool = False,
-    dtype: Any = None,
-    mask: Any = None,
+    input: Any, dim: int = -1, *, keepdim: bool = False, dtype: Any = None, mask: Any = None
 ) -> Any:
     x = input if dtype is None else input.to(dtype)
     if mask is None:
@@ -326,13 +300,7 @@ def _median(
 
 
 def _normalize(
-    input: Any,  # noqa: A002 - PyTorch's name
-    ord: float,
-    dim: int,
-    *,
-    eps: float = 1e-12,
-    dtype: Any = None,
-    mask: Any = None,
+    input: Any, ord: float, dim: int, *, eps: float = 1e-12, dtype: Any = None, mask: Any = None
 ) -> Any:
     x = input if dtype is None else input.to(dtype)
     size = _norm(x, ord, dim, keepdim=True, mask=mask).clamp(min=eps)
@@ -341,12 +309,7 @@ def _normalize(
 
 
 def _logaddexp(
-    input: Any,  # noqa: A002 - PyTorch's name
-    other: Any,
-    *,
-    dtype: Any = None,
-    input_mask: Any = None,
-    other_mask: Any = None,
+    input: Any, other: Any, *, dtype: Any = None, input_mask: Any = None, other_mask: Any = None
 ) -> Any:
     dtype = input.dtype if dtype is None else dtype
     left = _filled("logsumexp", input, input_mask, dtype)

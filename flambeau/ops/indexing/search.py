@@ -152,7 +152,7 @@ def nonzero_static(self: Tensor, *, size: SymInt, fill_value: int = -1) -> Tenso
     host=True,
     samples=lambda: [sample(T(3, 4, dtype="i64", low=0, high=2, grad=False))],
 )
-def argwhere(input: Any) -> Any:  # noqa: A002 - the public name
+def argwhere(input: Any) -> Any:
     """`nonzero(input)`: places of the elements that are not zero, shape (count, ndim).
 
     Example:
@@ -195,7 +195,7 @@ def _mask(*shape: int) -> Any:
         sample(T(3, 1), _mask(4)),
     ],
 )
-def masked_select(input: Any, mask: Any, *, out: Any = None) -> Any:  # noqa: A002
+def masked_select(input: Any, mask: Any, *, out: Any = None) -> Any:
     """The elements where the mask is true, as a vector; mask and tensor broadcast.
 
     Raises:

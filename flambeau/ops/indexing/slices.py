@@ -528,12 +528,7 @@ def _inverse_errors() -> Iterator[ErrorSample]:
     errors=_inverse_errors,
 )
 def slice_inverse(
-    input: Any,  # noqa: A002
-    src: Any,
-    dim: int = 0,
-    start: Any = None,
-    end: Any = None,
-    step: int = 1,
+    input: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Any:
     """The view of `input`'s memory with the geometry of `src`, of which `input` was a slice.
 

@@ -144,7 +144,7 @@ def _check_bounds(name: str, lower: float, upper: float) -> None:
             raise RuntimeError(f"[{name}] {side} bound must be finite, got {bound}\nhint: a slope")
 
 
-def _slopes(input: Any, lower: float, upper: float, generator: Any) -> Any:  # noqa: A002
+def _slopes(input: Any, lower: float, upper: float, generator: Any) -> Any:
     """A slope per element; a number is drawn, in float64, for each that is not positive."""
     negative = input.detach() <= 0
     slopes = input.detach().new_ones(()).expand(input.shape).clone()
@@ -188,7 +188,7 @@ def _sloped(self: Tensor, noise: Tensor | None, slope: Scalar) -> Tensor:
     errors=_rrelu_errors,
 )
 def rrelu(
-    input: Any,  # noqa: A002
+    input: Any,
     lower: float = 1 / 8,
     upper: float = 1 / 3,
     training: bool = False,
@@ -221,7 +221,7 @@ def rrelu(
     errors=_rrelu_errors,
 )
 def rrelu_(
-    input: Any,  # noqa: A002
+    input: Any,
     lower: float = 1 / 8,
     upper: float = 1 / 3,
     training: bool = False,

@@ -97,7 +97,7 @@ def _define_antialiased(mode: str) -> None:
     name = f"_upsample_{mode}2d_aa"
 
     def body(
-        input: Any,  # noqa: A002
+        input: Any,
         output_size: Sequence[int] | None = None,
         align_corners: bool = False,
         scale_factors: Any = None,

@@ -159,7 +159,7 @@ def _batch_samples() -> Iterator[Sample]:
     samples=_batch_samples,
 )
 def native_batch_norm(
-    input: Any,  # noqa: A002
+    input: Any,
     weight: Any,
     bias: Any,
     running_mean: Any,
@@ -203,7 +203,7 @@ def native_batch_norm(
     samples=_batch_samples,
 )
 def native_batch_norm_legit(
-    input: Any,  # noqa: A002
+    input: Any,
     weight: Any,
     bias: Any,
     running_mean: Any = None,
@@ -228,7 +228,7 @@ def native_batch_norm_legit(
     samples=lambda: [sample(T(2, 3, 4), T(3), T(3), T(3, grad=False), T(3, grad=False), 0.1, 1e-5)],
 )
 def batch_norm_with_update(
-    input: Any,  # noqa: A002
+    input: Any,
     weight: Any,
     bias: Any,
     running_mean: Any,

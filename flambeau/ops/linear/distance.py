@@ -366,7 +366,7 @@ def _rows_and_classes(x: Node, target: Node) -> tuple[Node, Node]:
     samples=_class_samples,
 )
 def multi_margin_loss(
-    input: Node,  # noqa: A002
+    input: Node,
     target: Node,
     p: int,
     margin: float,

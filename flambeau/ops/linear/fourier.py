@@ -268,12 +268,12 @@ def _define(kind: str, suffix: str) -> None:
     compute, inverse, half = _KINDS[kind]
     name, public = kind + suffix, f"fft_{kind}{suffix}"
 
-    def many(input: Node, s: Any, dim: Any, norm: str | None) -> Node | Dense:  # noqa: A002
+    def many(input: Node, s: Any, dim: Any, norm: str | None) -> Node | Dense:
         found = _geometry(input, s, dim, public, half)
         value = compute(input, found, norm, inverse, public)
         return Dense(value, _memory_order(input, found, kind)) if found[0] else value
 
-    def one(input: Node, n: int | None, dim: int, norm: str | None) -> Node | Dense:  # noqa: A002
+    def one(input: Node, n: int | None, dim: int, norm: str | None) -> Node | Dense:
         if n == -1:  # transforms of many axes read it as "all there is"
             raise _no_points(public, n)
         return many(input, None if n is None else (n,), (dim,), norm)

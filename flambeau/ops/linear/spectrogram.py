@@ -111,7 +111,7 @@ def _stft_errors() -> Iterator[ErrorSample]:
     autocast="float32",
 )
 def stft(
-    input: Any,  # noqa: A002 - PyTorch's name
+    input: Any,
     n_fft: int,
     hop_length: int | None = None,
     win_length: int | None = None,
@@ -151,14 +151,14 @@ def stft(
     if center and align_to_window:
         raise _error("stft", "align_to_window should only be set when center = false", "leave out")
     if center and input.ndim in (1, 2):
-        input = _padded_ends(input, n_fft // 2, pad_mode)  # noqa: A001
+        input = _padded_ends(input, n_fft // 2, pad_mode)
     any_complex = input.is_complex() or (window is not None and window.is_complex())
     onesided, return_complex = _form_of_result(any_complex, onesided, return_complex)
     hop, length = _checked_signal(input, n_fft, hop_length, win_length, window)
     _warn_without_window(window, "stft")
     if align_to_window and length < n_fft:
         side = (n_fft - length) // 2
-        input = pad(input, (side, side))  # noqa: A001
+        input = pad(input, (side, side))
     pieces = unfold(input, -1, n_fft, hop)
     weights = _centred(window, n_fft, length, input)
     if weights is not None:
@@ -273,7 +273,7 @@ def _istft_errors() -> Iterator[ErrorSample]:
     errors=_istft_errors,
 )
 def istft(
-    input: Any,  # noqa: A002 - PyTorch's name
+    input: Any,
     n_fft: int,
     hop_length: int | None = None,
     win_length: int | None = None,

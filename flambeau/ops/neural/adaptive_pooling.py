@@ -173,10 +173,10 @@ def _adaptive_samples(count: int) -> Any:
 def _define_adaptive(count: int) -> None:
     average_name, max_name = f"adaptive_avg_pool{count}d", f"adaptive_max_pool{count}d"
 
-    def mean(input: Any, output_size: Any) -> Any:  # noqa: A002
+    def mean(input: Any, output_size: Any) -> Any:
         return adaptive_avg_pool(input, window_counts(input, output_size), count)
 
-    def maximum(input: Any, output_size: Any, return_indices: bool = False) -> Any:  # noqa: A002
+    def maximum(input: Any, output_size: Any, return_indices: bool = False) -> Any:
         chosen = adaptive_max_pool_with_indices if return_indices else adaptive_max_pool
         return chosen(input, window_counts(input, output_size), count)
 

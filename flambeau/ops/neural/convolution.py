@@ -347,7 +347,7 @@ def _define(count: int) -> Any:
     name = f"conv{count}d"
 
     def body(
-        input: Node,  # noqa: A002
+        input: Node,
         weight: Node,
         bias: Node | None,
         stride: Any,
@@ -494,7 +494,7 @@ def _define_transposed(count: int) -> Any:
     name = f"conv_transpose{count}d"
 
     def body(
-        input: Node,  # noqa: A002
+        input: Node,
         weight: Node,
         bias: Node | None,
         stride: Any,

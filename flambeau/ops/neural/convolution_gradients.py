@@ -110,7 +110,7 @@ def _deep() -> Iterator[Sample]:
 )
 def convolution_weight_gradient(
     grad_output: Node,
-    input: Node,  # noqa: A002 - PyTorch's name
+    input: Node,
     size: Sequence[int],
     stride: Any,
     padding: Any,

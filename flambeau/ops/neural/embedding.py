@@ -38,7 +38,7 @@ def _embedding_samples() -> Any:
     yield sample(T(4, dtype="i64", low=0, high=7), T(7, 4), 2)
 
 
-def _checked_rows(input: Node, weight: Node) -> Node:  # noqa: A002
+def _checked_rows(input: Node, weight: Node) -> Node:
     """Indices as places of rows of the table."""
     if input.dtype not in ("i32", "i64"):
         problem = "Expected tensor for argument #1 'indices' to have one of the following scalar "

@@ -30,7 +30,7 @@ _OUTSIDE = (
 )
 
 
-def _bags(input: Node, offsets: Node | None, count: Size) -> tuple[Node, Size]:  # noqa: A002
+def _bags(input: Node, offsets: Node | None, count: Size) -> tuple[Node, Size]:
     """Bag of each index, and the number of bags."""
     places = prims.iota((count,), 0, "i64")
     if offsets is None:
@@ -119,11 +119,7 @@ def _kept(rows_at: Node, weight: Node, padding_idx: int | None) -> Node:
 
 
 def _even_bags(
-    input: Node,  # noqa: A002
-    weight: Node,
-    mode: str,
-    per_sample_weights: Node | None,
-    padding_idx: int | None,
+    input: Node, weight: Node, mode: str, per_sample_weights: Node | None, padding_idx: int | None
 ) -> Node:
     """Sums or means of bags of one size: a reduction that reads the rows where they are."""
     rows_at = prims.check_index(input, weight.shape[0], "embedding_bag", _OUTSIDE, strict=True)
@@ -194,7 +190,7 @@ def _errors() -> Iterator[ErrorSample]:
     yield ErrorSample(weights, RuntimeError, "same type")
 
 
-def _check_offsets(input: Any, offsets: Any) -> None:  # noqa: A002
+def _check_offsets(input: Any, offsets: Any) -> None:
     if input.ndim == 2:
         if offsets is not None:
             problem = "if input is 2D, then offsets has to be None, as input is treated is a "
@@ -212,7 +208,7 @@ def _check_offsets(input: Any, offsets: Any) -> None:  # noqa: A002
     _check_starts(input, offsets)
 
 
-def _check_starts(input: Any, offsets: Any) -> None:  # noqa: A002
+def _check_starts(input: Any, offsets: Any) -> None:
     if offsets.is_meta:
         return
     if offsets.numel() and int(offsets[0]) != 0:
@@ -225,24 +221,14 @@ def _check_starts(input: Any, offsets: Any) -> None:  # noqa: A002
         raise failure(RuntimeError, "embedding_bag", problem, "positions in input")
 
 
-def _check_table(
-    input: Any,  # noqa: A002
-    weight: Any,
-    per_sample_weights: Any,
-    padding_idx: int | None,
-) -> None:
+def _check_table(input: Any, weight: Any, per_sample_weights: Any, padding_idx: int | None) -> None:
     if weight.ndim != 2:
         problem = f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.ndim}"
         raise failure(ValueError, "embedding_bag", problem, "(V, D)")
     _check_rows(input, weight, per_sample_weights, padding_idx)
 
 
-def _check_rows(
-    input: Any,  # noqa: A002
-    weight: Any,
-    per_sample_weights: Any,
-    padding_idx: int | None,
-) -> None:
+def _check_rows(input: Any, weight: Any, per_sample_weights: Any, padding_idx: int | None) -> None:
     if name_of(input.dtype) not in ("i32", "i64") or not weight.is_floating_point():
         problem = "indices have to be Long or Int, and the table a floating type; got "
         problem += f"{input.dtype} and {weight.dtype}"
@@ -258,11 +244,7 @@ def _check_rows(
 
 
 def check_places(
-    input: Any,  # noqa: A002
-    weight: Any,
-    offsets: Any,
-    per_sample_weights: Any,
-    padding_idx: int | None,
+    input: Any, weight: Any, offsets: Any, per_sample_weights: Any, padding_idx: int | None
 ) -> None:
     """The checks of one-dimensional indices that both signatures make.
 
@@ -274,11 +256,7 @@ def check_places(
 
 
 def _check_options(
-    input: Any,  # noqa: A002
-    mode: str,
-    per_sample_weights: Any,
-    scale_grad_by_freq: bool,
-    sparse: bool,
+    input: Any, mode: str, per_sample_weights: Any, scale_grad_by_freq: bool, sparse: bool
 ) -> None:
     if mode not in MODES:
         problem = f"mode has to be one of sum, mean or max, got {mode!r}"
@@ -345,7 +323,7 @@ def embedding_bag(
 
 
 def looked_up(
-    input: Any,  # noqa: A002
+    input: Any,
     weight: Any,
     offsets: Any,
     options: tuple[Any, ...],

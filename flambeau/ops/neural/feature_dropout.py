@@ -130,12 +130,7 @@ _TEXT = """Zeroes whole channels with probability p, scales the rest by 1 / (1 -
 def _define(count: int) -> None:
     name = f"dropout{count}d"
 
-    def body(
-        input: Any,  # noqa: A002
-        p: float = 0.5,
-        training: bool = True,
-        inplace: bool = False,
-    ) -> Any:
+    def body(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
         _checked(name, p)
         rank = input.ndim
         if rank < 2:
@@ -175,12 +170,7 @@ _ALPHA = "Tensor input, float p=0.5, bool training=False, bool inplace=False"
 
 
 @op(f"alpha_dropout({_ALPHA}) -> Tensor", where=_F, host=True, samples=_samples(3), errors=_errors)
-def alpha_dropout(
-    input: Any,  # noqa: A002
-    p: float = 0.5,
-    training: bool = False,
-    inplace: bool = False,
-) -> Any:
+def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
     """Dropout that keeps mean 0 and variance 1 of SELU activations.
 
     Source: Klambauer et al., Self-Normalizing Neural Networks, 2017.
@@ -206,10 +196,7 @@ def alpha_dropout(
     errors=_errors,
 )
 def feature_alpha_dropout(
-    input: Any,  # noqa: A002
-    p: float = 0.5,
-    training: bool = False,
-    inplace: bool = False,
+    input: Any, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Any:
     """`alpha_dropout` of whole channels.
 
@@ -274,7 +261,7 @@ def _define_inner(name: str, inplace: bool) -> None:
     draw, arguments, what = _INNER[name]
     public = name + "_" * inplace
 
-    def body(input: Any, p: float, train: bool) -> Any:  # noqa: A002
+    def body(input: Any, p: float, train: bool) -> Any:
         _checked(public, p, RuntimeError)
         if name.startswith("feature"):
             _check_channels(public, input, p, train)

@@ -129,7 +129,7 @@ def _define(count: int) -> None:
     name = f"fractional_max_pool{count}d"
 
     def pair(
-        input: Any,  # noqa: A002
+        input: Any,
         kernel_size: Any,
         output_size: Any = None,
         output_ratio: Any = None,
@@ -149,7 +149,7 @@ def _define(count: int) -> None:
         return tuple(found) if input.ndim == x.ndim else tuple(y.squeeze(0) for y in found)
 
     def single(
-        input: Any,  # noqa: A002
+        input: Any,
         kernel_size: Any,
         output_size: Any = None,
         output_ratio: Any = None,

@@ -137,7 +137,7 @@ def sampled(
     return prims.reshape(total, (*lead, *out))
 
 
-def _check(input: Any, grid: Any, mode: str) -> None:  # noqa: A002
+def _check(input: Any, grid: Any, mode: str) -> None:
     def fail(text: str, hint: str) -> RuntimeError:
         return RuntimeError(f"[grid_sample] {text}\nhint: {hint}")
 
@@ -226,11 +226,7 @@ def _define_sampler(suffix: str) -> None:
     name = f"grid_sampler{suffix}"
 
     def body(
-        input: Any,  # noqa: A002
-        grid: Any,
-        interpolation_mode: int,
-        padding_mode: int,
-        align_corners: bool,
+        input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool
     ) -> Any:
         if suffix and input.ndim != int(suffix[1]) + 2:
             problem = f"expected a {int(suffix[1]) + 2}D input, got {shown(input.shape)}"

@@ -59,7 +59,7 @@ def reduction_of(name: str, size_average: bool | None, reduce: bool | None, redu
     return reduction
 
 
-def warn_of_broadcast(input: Node, target: Node) -> None:  # noqa: A002
+def warn_of_broadcast(input: Node, target: Node) -> None:
     """Warns where input and target have not one shape."""
     wide, narrow = shown(input.shape), shown(target.shape)
     if wide != narrow:
@@ -394,7 +394,7 @@ def _logits_dtype(x: Node, target: Node, positive: Node | None) -> str:
     samples=_unit_samples,
 )
 def kl_div(
-    input: Node,  # noqa: A002
+    input: Node,
     target: Node,
     size_average: bool | None,
     reduce: bool | None,

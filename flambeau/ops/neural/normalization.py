@@ -391,10 +391,7 @@ def batch_norm_train(
 
 
 def batch_normalised(
-    input: Node,  # noqa: A002
-    weight: Node | None,
-    bias: Node | None,
-    eps: Any,
+    input: Node, weight: Node | None, bias: Node | None, eps: Any
 ) -> tuple[Node, Node, Node, Node]:
     """Result, mean, unbiased variance and 1 / sqrt(var + eps) per channel."""
     check_parameters("batch_norm", input, weight, bias)
@@ -439,7 +436,7 @@ def batch_norm_eval(
     return _affine(value, _per_channel(weight, input.ndim), _per_channel(bias, input.ndim))
 
 
-def check_statistics(input: Any, running_mean: Any, running_var: Any, training: bool) -> None:  # noqa: A002
+def check_statistics(input: Any, running_mean: Any, running_var: Any, training: bool) -> None:
     """Raise unless the running statistics have one element per channel, and are there if needed."""
     channels = input.shape[1] if input.ndim > 1 else 0
     for name, given in (("running_mean", running_mean), ("running_var", running_var)):
@@ -453,7 +450,7 @@ def check_statistics(input: Any, running_mean: Any, running_var: Any, training: 
             )
 
 
-def _check_batch(input: Any, training: bool, eps: float) -> None:  # noqa: A002
+def _check_batch(input: Any, training: bool, eps: float) -> None:
     if training and prod((1, *input.shape[:1], *input.shape[2:])) == 1:
         problem = "Expected more than 1 value per channel when training, got input size "
         problem += f"{list(input.shape)}"
@@ -521,7 +518,7 @@ def batch_norm(
 
 
 def batch_normed(
-    input: Any,  # noqa: A002
+    input: Any,
     running_mean: Any,
     running_var: Any,
     weight: Any,

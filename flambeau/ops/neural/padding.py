@@ -97,7 +97,7 @@ def _places(size: Size, low: int, extent: Size, mode: str) -> Node:
     return prims.where(place > last, last + last - place, place)
 
 
-def _pad_rule(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> str:  # noqa: A002
+def _pad_rule(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> str:
     """PyTorch's operators of borders are cast, but for three-dimensional reflection."""
     return "float32" if mode == "replicate" or (mode == "reflect" and len(pad) < 6) else ""
 

@@ -45,7 +45,7 @@ class Windows:
 
     def __init__(
         self, name: str, x: Node, count: int, kernel: Any, stride: Any, padding: Any, dilation: Any,
-        ceil_mode: bool,
+        ceil_mode: bool
     ) -> None:  # fmt: skip
         self.kernel = numbers(name, "kernel_size", kernel, count)
         given = kernel if stride is None or stride == () else stride
@@ -269,7 +269,7 @@ prims.register_rule("max_pool", _max_pool_rule)
 
 def window_maxima(
     name: str, x: Node, count: int, kernel: Any, stride: Any, padding: Any, dilation: Any,
-    ceil_mode: bool,
+    ceil_mode: bool
 ) -> tuple[Node, Node]:  # fmt: skip
     """Maxima of the windows and their places among the elements of an image."""
     check_input(name, x, count)
@@ -303,7 +303,7 @@ def _private_samples() -> Iterator[Sample]:
     samples=_private_samples,
 )
 def max_pool(
-    input: Node,  # noqa: A002
+    input: Node,
     count: int,
     kernel_size: Any,
     stride: Any,
@@ -323,7 +323,7 @@ def max_pool(
     samples=_private_samples,
 )
 def max_pool_with_indices(
-    input: Node,  # noqa: A002
+    input: Node,
     count: int,
     kernel_size: Any,
     stride: Any,
@@ -387,7 +387,7 @@ def _define_max(count: int) -> None:
     name = f"max_pool{count}d"
 
     def body(
-        input: Any,  # noqa: A002
+        input: Any,
         kernel_size: Any,
         stride: Any = None,
         padding: Any = 0,
@@ -415,7 +415,7 @@ def _define_max(count: int) -> None:
 
 
 def _always_pair(body: Any, name: str) -> Any:
-    def pair(input: Any, *args: Any, return_indices: bool = True, **options: Any) -> Any:  # noqa: A002
+    def pair(input: Any, *args: Any, return_indices: bool = True, **options: Any) -> Any:
         return body(input, *args[:5], return_indices=True, **options)
 
     pair.__name__ = name
@@ -521,7 +521,7 @@ prims.register_rule("window_sums", _window_sums_rule)
 
 def average(
     name: str, x: Node, count: int, kernel: Any, stride: Any, padding: Any, ceil_mode: bool,
-    include: bool, divisor: int | None,
+    include: bool, divisor: int | None
 ) -> Node:  # fmt: skip
     """Mean of each window over the last `count` dimensions."""
     check_input(name, x, count)
@@ -572,7 +572,7 @@ def _define_average(count: int) -> None:
     name = f"avg_pool{count}d"
 
     def body(
-        input: Node,  # noqa: A002
+        input: Node,
         kernel_size: Any,
         stride: Any,
         padding: Any,
@@ -617,13 +617,7 @@ def _lp_samples(count: int) -> Any:
 def _define_lp(count: int) -> None:
     name = f"lp_pool{count}d"
 
-    def body(
-        input: Node,  # noqa: A002
-        norm_type: float,
-        kernel_size: Any,
-        stride: Any,
-        ceil_mode: bool,
-    ) -> Node:
+    def body(input: Node, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool) -> Node:
         for given in (kernel_size, stride or kernel_size):
             if count > 1 and len(given) not in (1, count):
                 raise failure(ValueError, name, f"expected {count} values", "one size each")

@@ -326,7 +326,7 @@ def _warn(name: str) -> None:
 
 
 def _upsample(
-    input: Any,  # noqa: A002
+    input: Any,
     size: Any = None,
     scale_factor: Any = None,
     mode: str = "nearest",
@@ -342,7 +342,7 @@ def _upsample(
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
-def _upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Any:  # noqa: A002
+def _upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
     """`interpolate(mode="nearest")` under its old name.
 
     Example:
@@ -353,7 +353,7 @@ def _upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) ->
     return interpolate(input, size, scale_factor)
 
 
-def _upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Any:  # noqa: A002
+def _upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
     """`interpolate(mode="bilinear", align_corners=True)` under its old name.
 
     Example:

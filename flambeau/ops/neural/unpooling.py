@@ -88,7 +88,7 @@ def _define_unpool(count: int) -> None:
     name = f"max_unpool{count}d"
 
     def body(
-        input: Any,  # noqa: A002
+        input: Any,
         indices: Any,
         kernel_size: Any,
         stride: Any = None,
@@ -104,7 +104,7 @@ def _define_unpool(count: int) -> None:
             raise failure(RuntimeError, name, problem, f"indices of max_pool{count}d")
         size = _unpool_size(name, input, kernel_size, stride, padding, output_size, count)
         if count == 3:  # PyTorch keeps channels last in images alone
-            input, indices = input.contiguous(), indices.contiguous()  # noqa: A001
+            input, indices = input.contiguous(), indices.contiguous()
         return max_unpool(input, indices, size)
 
     body.__name__ = name

@@ -185,7 +185,7 @@ def _block_counts(
     samples=_unfold_samples,
     errors=lambda: [ErrorSample(sample(T(1, 2, 4, 4), 5), RuntimeError, "sliding blocks")],
 )
-def unfold(input: Node, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Node:  # noqa: A002
+def unfold(input: Node, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Node:
     """Sliding blocks of images as columns (im2col).
 
     Shape: `(N, C, H, W)` or `(C, H, W)` -> `(N, C kh kw, L)`, L the number of blocks.
@@ -251,12 +251,7 @@ def _check_fold(
     errors=_fold_errors,
 )
 def fold(
-    input: Node,  # noqa: A002
-    output_size: Any,
-    kernel_size: Any,
-    dilation: Any,
-    padding: Any,
-    stride: Any,
+    input: Node, output_size: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any
 ) -> Node:
     """Adds sliding blocks up to images (col2im), the transpose of `unfold`.
 
@@ -404,7 +399,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
 # ------------------------------------------------------------------------------ across channels
 
 
-def _response_rule(input: Any, *args: Any, **options: Any) -> str:  # noqa: A002
+def _response_rule(input: Any, *args: Any, **options: Any) -> str:
     """Means over volumes are float32: only inputs of three dimensions need none."""
     return "" if input.ndim == 3 else "float32"
 

@@ -13,7 +13,7 @@ from flambeau import prims
 from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import floordiv
-from flambeau.language.definition import op
+from flambeau.language.definition import OpDefinition, op
 from flambeau.language.layout import same
 from flambeau.language.samples import ErrorSample, Samples, T, sample, unary_samples
 from flambeau.language.schema import DType, Scalar, Tensor
@@ -638,9 +638,12 @@ def _checked_float(x: Node, name: str, dtype: Any) -> Node:
     return x
 
 
-def _row_op(x: Node, dim: int | None, dtype: Any, name: str, function: Any) -> Node:
-    if dim is None:
-        dim = 0 if x.ndim in (0, 1, 3) else 1
+def _implicit_dim(x: Node, dim: int | None) -> int:
+    """PyTorch's choice where no dimension is named."""
+    return dim if dim is not None else 0 if x.ndim in (0, 1, 3) else 1
+
+
+def _row_op(x: Node, dim: int, dtype: Any, name: str, function: Any) -> Node:
     axis = normalise_dim(dim, x.ndim, name)
     x = _checked_float(x, name, dtype)
     final = x.dtype
@@ -650,70 +653,62 @@ def _row_op(x: Node, dim: int | None, dtype: Any, name: str, function: Any) -> N
     return prims.cast(function(x, axis), final)
 
 
-@op(
-    name="softmax",
-    where=_HOMES,
-    out="exact",
-    samples=_row_samples(),
-    reference=lambda x, dim: __import__("scipy.special").special.softmax(x, axis=dim),
-)
-def functional_softmax(
-    self: Tensor, dim: int | None = None, _stacklevel: int | None = 3, dtype: DType | None = None
-) -> Tensor:
+@op(out="exact", samples=_row_samples())
+def softmax(self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """exp(x) / sum(exp(x)) along `dim`, shifted by the maximum.
 
     Shape: any -> the same; floating dtypes, or integers with `dtype`.
 
     Args:
-        dim: PyTorch's implicit choice when None.
         dtype: the input is cast to it first.
 
     Example:
-        >>> F.softmax(torch.zeros(4), dim=0)
+        >>> torch.softmax(torch.zeros(4), dim=0)
         tensor([0.2500, 0.2500, 0.2500, 0.2500])
     """
     return _row_op(self, dim, dtype, "softmax", softmax_value)
 
 
 @op(out="exact", samples=_row_samples())
-def softmax(self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
-    """exp(x) / sum(exp(x)) along `dim`, shifted by the maximum.
-
-    Example:
-        >>> torch.softmax(torch.zeros(2), 0)
-        tensor([0.5000, 0.5000])
-    """
-    return _row_op(self, dim, dtype, "softmax", softmax_value)
-
-
-@op(
-    name="log_softmax",
-    where=_HOMES,
-    out="exact",
-    samples=_row_samples(),
-    reference=lambda x, dim: __import__("scipy.special").special.log_softmax(x, axis=dim),
-)
-def functional_log_softmax(
-    self: Tensor, dim: int | None = None, _stacklevel: int | None = 3, dtype: DType | None = None
-) -> Tensor:
-    """x - log(sum(exp(x))) along `dim`.
-
-    Example:
-        >>> F.log_softmax(torch.zeros(4), dim=0)
-        tensor([-1.3863, -1.3863, -1.3863, -1.3863])
-    """
-    return _row_op(self, dim, dtype, "log_softmax", log_softmax_value)
-
-
-@op(out="exact", samples=_row_samples())
 def log_softmax(self: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """x - log(sum(exp(x))) along `dim`.
+
+    Shape: any -> the same; floating dtypes, or integers with `dtype`.
+
+    Args:
+        dtype: the input is cast to it first.
 
     Example:
         >>> torch.log_softmax(torch.zeros(4), dim=0)
         tensor([-1.3863, -1.3863, -1.3863, -1.3863])
     """
     return _row_op(self, dim, dtype, "log_softmax", log_softmax_value)
+
+
+def _define_functional(definition: OpDefinition) -> None:
+    """The form of `nn.functional`: `dim` may be missing; `_stacklevel` stands before `dtype`."""
+    name = definition.name
+
+    def body(
+        self: Tensor,
+        dim: int | None = None,
+        _stacklevel: int | None = 3,
+        dtype: DType | None = None,
+    ) -> Tensor:
+        return definition.overloads[0].body(self, _implicit_dim(self, dim), dtype)
+
+    body.__doc__ = (definition.__doc__ or "").replace(f"torch.{name}(", f"F.{name}(")
+    op(
+        name=name,
+        where=_HOMES,
+        out="exact",
+        samples=_row_samples(),
+        reference=lambda x, dim: getattr(__import__("scipy.special").special, name)(x, axis=dim),
+    )(body)
+
+
+_define_functional(softmax)
+_define_functional(log_softmax)
 
 
 @op(where=_HOMES, out=True, samples=_row_samples())
@@ -726,4 +721,4 @@ def softmin(
         >>> F.softmin(torch.zeros(4), dim=0)
         tensor([0.2500, 0.2500, 0.2500, 0.2500])
     """
-    return _row_op(prims.neg(input), dim, dtype, "softmin", softmax_value)
+    return _row_op(prims.neg(input), _implicit_dim(input, dim), dtype, "softmin", softmax_value)

@@ -675,7 +675,7 @@ def _multinomial_errors() -> Iterator[ErrorSample]:
     errors=_multinomial_errors,
 )
 def multinomial(
-    input: Any,  # noqa: A002 - the public name
+    input: Any,
     num_samples: int,
     replacement: bool = False,
     *,

@@ -81,20 +81,15 @@ def _result_dtype(self: Node) -> str:
 
 
 @op(where="private", runtime="spacing")
-def _gradient(self: Tensor, dim: int, order: int, spacing: Scalar) -> Tensor:
-    """The derivative along one dimension of evenly spaced samples."""
+def _gradient(self: Tensor, dim: int, order: int, spacing: Tensor | Scalar) -> Tensor:
+    """The derivative along one dimension of samples, `spacing` apart or taken at a vector."""
     x = _values(self)
-    step = filled(spacing, (1,) * x.ndim, x.dtype)
-    inner = rounded(_part(x, dim, 2, 2) - _part(x, dim, 0, 2), self.dtype) / (step + step)
-    ends = [_edge(x, dim, (step, step), order, last, self.dtype) for last in (False, True)]
-    return prims.cast(prims.cat([ends[0], inner, ends[1]], dim), _result_dtype(self))
-
-
-@op(where="private")
-def _gradient_at(self: Tensor, dim: int, order: int, places: Tensor) -> Tensor:
-    """The derivative along one dimension of samples taken at `places`."""
-    x = _values(self)
-    places = prims.cast(places, x.dtype)
+    if spacing.is_scalar:
+        step = filled(spacing, (1,) * x.ndim, x.dtype)
+        inner = rounded(_part(x, dim, 2, 2) - _part(x, dim, 0, 2), self.dtype) / (step + step)
+        ends = [_edge(x, dim, (step, step), order, last, self.dtype) for last in (False, True)]
+        return prims.cast(prims.cat([ends[0], inner, ends[1]], dim), _result_dtype(self))
+    places = prims.cast(spacing, x.dtype)
     steps = _part(places, 0, 1, 1) - _part(places, 0, 0, 1)
     return prims.cast(_derivative(x, dim, order, steps, self.dtype), _result_dtype(self))
 
@@ -156,11 +151,7 @@ def _named(name: str) -> Any:
     errors=_errors,
 )
 def gradient(
-    input: Any,  # noqa: A002 - PyTorch's name
-    *,
-    spacing: Any = None,
-    dim: int | Sequence[int] | None = None,
-    edge_order: int = 1,
+    input: Any, *, spacing: Any = None, dim: int | Sequence[int] | None = None, edge_order: int = 1
 ) -> Any:
     """Derivatives of a sampled function along dimensions, one tensor for each.
 
@@ -192,14 +183,11 @@ def gradient(
     steps = list(spacing) if several else [spacing] * len(dims)
     results = []
     for d, step in zip(dims, steps, strict=True):
-        if not tensors.is_tensor(step):
-            results.append(_gradient(input, d, edge_order, step))
-            continue
-        if step.ndim != 1 or step.shape[0] != input.shape[d]:
+        if tensors.is_tensor(step) and (step.ndim != 1 or step.shape[0] != input.shape[d]):
             raise _error(
                 f"expected the coordinates of dimension {d} to be a vector of {input.shape[d]} "
                 f"elements, got {list(step.shape)}",
                 "one coordinate per sample",
             )
-        results.append(_gradient_at(input, d, edge_order, step))
+        results.append(_gradient(input, d, edge_order, step))
     return tuple(results)

@@ -176,11 +176,7 @@ _REST = "Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_ed
     varying=True,
 )
 def histogram(
-    self: Node,
-    bins: int,
-    range: Sequence[float] | None,  # noqa: A002 - PyTorch's name
-    weight: Node | None,
-    density: bool,
+    self: Node, bins: int, range: Sequence[float] | None, weight: Node | None, density: bool
 ) -> tuple[Node, Node]:
     """How many elements fall into each bin, and the bins' edges.
 
@@ -214,7 +210,7 @@ def _histogram_edges(
     return _counted(x, [edges], weights, density), edges
 
 
-def _pair(range: Sequence[float] | None) -> tuple[float | None, float | None]:  # noqa: A002
+def _pair(range: Sequence[float] | None) -> tuple[float | None, float | None]:
     if range is None:
         return None, None
     if len(range) != 2:
@@ -274,9 +270,9 @@ def points_result() -> Any:
     dtypes="f32 f64",
 )
 def histogramdd(
-    input: Any,  # noqa: A002 - PyTorch's name
+    input: Any,
     bins: Any,
-    range: Sequence[float] | None = None,  # noqa: A002 - PyTorch's name
+    range: Sequence[float] | None = None,
     weight: Any = None,
     density: bool = False,
 ) -> Any:
