@@ -10,7 +10,6 @@ that reads are found, too.
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import functools
 import os
 from dataclasses import dataclass
@@ -27,10 +26,12 @@ from flambeau.ir.node import ITEM_SIZE, Graph, GraphOutput
 from flambeau.ir.size import evaluate, free_symbols, prod
 from flambeau.prims.random import PLACE_ROWS, PLACE_WORDS, sample_place
 from flambeau.prims.record import bind
+from flambeau.runtime import settings
 
 GAP = 64  # elements between two scratch arrays
 ZONE = 4096  # bytes around a buffer
 PATTERNS = (0xA5, 0xFF)  # small numbers; not a number
+OTHER_TARGETS_SHARE = 8  # of the cases, for targets that this machine does not prefer
 SANITIZED = "asan" in os.environ.get("LD_PRELOAD", "")
 
 
@@ -95,9 +96,9 @@ def gaps(monkeypatch):
 
     def apart(template):
         def interface(settings, target):
-            return dataclasses.replace(template.interface(settings, target), gap=GAP)
+            return template.interface(settings, target)._replace(gap=GAP)
 
-        return dataclasses.replace(template, interface=interface)
+        return template._replace(interface=interface)
 
     for name, template in list(templates.TEMPLATES.items()):
         monkeypatch.setitem(templates.TEMPLATES, name, apart(template))
@@ -258,12 +259,33 @@ def attention_cases():
 CASES = {"attention": list(attention_cases())}
 
 
+def check(case):
+    graph, inputs = case.graph(), case.inputs()
+    first, second = (run(graph, inputs, pattern, targets.current()) for pattern in PATTERNS)
+    assert first == second
+
+
 @pytest.mark.parametrize("case", [c for cases in CASES.values() for c in cases], ids=str)
 def test_guard_zones(case):
-    target = targets.current()
-    graph, inputs = case.graph(), case.inputs()
-    first, second = (run(graph, inputs, pattern, target) for pattern in PATTERNS)
-    assert first == second
+    check(case)
+
+
+OTHERS = [
+    name
+    for name, target in targets.TARGETS.items()
+    if name != targets.current().name
+    and (not target.machines or os.uname().machine in target.machines)
+    and all(map(targets.has, target.features))
+]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("family", CASES)
+def test_other_targets(family, name):
+    """Some cases, with the tiles of other targets that this machine runs."""
+    with settings.override(TARGET=name):
+        for case in CASES[family][::OTHER_TARGETS_SHARE]:
+            check(case)
 
 
 def test_every_template_has_cases():

@@ -1,7 +1,7 @@
 """Launches of attention: which kernel, how many chunks, how much scratch.
 
-What may be chosen without a change of bits, by autotuning too, are the `Blocking`s of `FORWARD` and
-`BACKWARD`.
+The `Blocking`s of `FORWARD` and `BACKWARD` are choices that change no bit; autotuning measures
+them.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ OPERANDS = {
     "attention": ("query", "key", "value"),
     "attention_backward": ("grad", "query", "key", "value", "out", "top", "sum"),
 }  # then mask and states, if any
-MOST_CORES = 16  # as many heads are worked on one by one however many cores there are
+MOST_CORES = 16  # so many heads are chunks of their own on any number of cores
 
 
 @dataclass(frozen=True)
 class Blocking:
-    """What may be chosen of an attention.
+    """A choice of how an attention is computed; no bit depends on it.
 
     Attributes:
         tiles: of queries that share a packed block of keys.
@@ -51,7 +51,7 @@ class Blocking:
     whole: bool | None = None
 
 
-# What is measured of attention and of its gradients, by name.
+# Candidates of attention and of its gradients, by name.
 FORWARD = {
     "default": Blocking(),
     "half the queries": Blocking(tiles=TILES // 2),
@@ -85,16 +85,20 @@ class _Problem:
     def __init__(self, values: list[Node], reads: Reads) -> None:
         value = self.value = values[0]
         attributes: dict[str, Any] = dict(value.attributes)
-        self.share: float | None = attributes.get("kept")  # with dropout
-        dropout = self.share is not None
+        self.keep_probability: float | None = attributes.get("kept")  # with dropout
+        dropout = self.keep_probability is not None
         names = [*OPERANDS[value.op]]
         names += ["mask"] * (len(value.inputs) - dropout > len(names)) + ["states"] * dropout
         inputs = dict(zip(names, value.inputs))
         shapes: dict[str, Shape] = dict(zip(names, attributes["shapes"]))
         self.buffers = {name: _operand(value, i, reads) for i, name in enumerate(names)}
         self.batch, self.heads, self.length, self.size = shapes["query"]
-        self.kept, self.keys, self.width = shapes["key"][1], shapes["key"][2], shapes["value"][3]
-        self.groups = floordiv(self.heads, maximum(self.kept, 1))
+        self.key_heads, self.keys, self.width = (
+            shapes["key"][1],
+            shapes["key"][2],
+            shapes["value"][3],
+        )
+        self.groups = floordiv(self.heads, maximum(self.key_heads, 1))
         self.settings = AttentionSettings(
             inputs["query"].dtype,
             inputs["mask"].dtype if "mask" in inputs else "",
@@ -124,7 +128,7 @@ class _Problem:
     @property
     def dropout(self) -> bool:
         """Whether weights are dropped."""
-        return self.share is not None
+        return self.keep_probability is not None
 
     @property
     def rows(self) -> Size:
@@ -160,7 +164,7 @@ class _Problem:
         buffers = dict(self.buffers)
         if parts is not None:
             buffers["parts"] = _Buffer(("temporary", parts), 0, ())
-        outer = (self.batch, self.kept, self.groups, self.length, self.keys)
+        outer = (self.batch, self.key_heads, self.groups, self.length, self.keys)
         problem = (*outer, self.size, self.width, self.offset)
         groups = [argument.name for argument in interface.sizes if argument.group is not None]
         call = RoutineCall(f"{template}_{settings.dtype}")
@@ -172,8 +176,8 @@ class _Problem:
         )
         call.kernel = interface.kernel(template, settings)
         call.scalars = [("constant", float(self.value.attribute("scale")), True)]
-        if self.share is not None:
-            scalars = (1.0 / self.share, float(math.ceil(self.share * 2**53)))
+        if self.keep_probability is not None:
+            scalars = (1.0 / self.keep_probability, float(math.ceil(self.keep_probability * 2**53)))
             call.scalars += [("constant", number, True) for number in scalars]
         pairs = prod((self.batch, self.heads, self.length, self.keys))
         call.flops = mul(pairs, 2 * products * (self.size + self.width))
@@ -207,13 +211,13 @@ def _many(problem: _Problem, tiles: int) -> RoutineCall:
     settings = replace(problem.settings, tiles=tiles)
     call = problem.launch("attention", {"wanted": problem.statistics}, settings)
     blocks = ceildiv(problem.rows, tiles * problem.tile.columns)
-    call.chunks = prod((problem.batch, problem.kept, blocks))
+    call.chunks = prod((problem.batch, problem.key_heads, blocks))
     return call
 
 
 def _few(problem: _Problem, few: Size) -> tuple[RoutineCall, RoutineCall]:
     """A launch over segments of keys, and one that joins them."""
-    heads = mul(problem.batch, problem.kept)
+    heads = mul(problem.batch, problem.key_heads)
     segments = ceildiv(problem.keys, SEGMENT)
     extent = prod((few, heads, segments, problem.rows, problem.width + 2))
     parts = node("s.parts", (), (("of", problem.value),), problem.settings.kind, (extent,))
@@ -233,7 +237,7 @@ def attention_backward(
     else one by keys and one by queries, which compute the weights twice; `choice` names one of
     `BACKWARD`."""
     problem = _Problem(values, reads)
-    heads = mul(problem.batch, problem.kept)
+    heads = mul(problem.batch, problem.key_heads)
     whole = minimum(1, floordiv(heads, min(machine.current().cores, MOST_CORES)))
     forced = BACKWARD[choice].whole
     whole = whole if forced is None else int(forced)

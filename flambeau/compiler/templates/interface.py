@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from flambeau.compiler.targets import Target
 from flambeau.ir.kernel import Kernel, Setting
@@ -40,8 +40,7 @@ class Settings:
         )
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """Size arguments that belong together, a struct in C: the strides of an operand.
 
     Attributes:
@@ -74,8 +73,7 @@ class SizeArgument:
         return members * (1 if self.count is None else self.count)
 
 
-@dataclass(frozen=True)
-class Buffer:
+class Buffer(NamedTuple):
     """A buffer.
 
     Attributes:
@@ -107,8 +105,7 @@ class Array:
     alignment: int = 0
 
 
-@dataclass(frozen=True)
-class Interface:
+class Interface(NamedTuple):
     """What a launch passes to a kernel of a template.
 
     Attributes:
@@ -179,8 +176,7 @@ class Interface:
         )
 
 
-@dataclass(frozen=True)
-class Template(Generic[C]):
+class Template(NamedTuple, Generic[C]):
     """A template.
 
     Attributes:
