@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "ref.h"
 #include "tensor/dtypes.h"
 
 // Declarations are hidden too, not only definitions: calls between files then need no PLT.
@@ -119,6 +120,11 @@ Storage* storage_pending(int64_t nbytes, Device device, Recorder* recorder);  //
 Storage* storage_foreign(void* data, int64_t nbytes, void (*release)(void*), void* context);
 void storage_incref(Storage* storage);
 void storage_decref(Storage* storage);
+template <>
+struct Counting<Storage> {
+  static void add(Storage* storage) { storage_incref(storage); }
+  static void drop(Storage* storage) { storage_decref(storage); }
+};
 bool storage_allocate(Storage* storage);  // gives a pending/empty storage its memory
 // Raw blocks from the same caching allocator (plan arenas). No GIL needed.
 void* block_allocate(int64_t nbytes);  // null when memory is exhausted (no exception set)
@@ -195,6 +201,8 @@ struct Tensor {
 extern PyTypeObject* TensorType;  // heap type: Python installs methods as attributes
 inline bool is_exact_tensor(PyObject* o) { return Py_TYPE(o) == TensorType; }
 bool is_tensor(PyObject* o);  // exact or subclass
+inline PyObject* object_of(Tensor* t) { return reinterpret_cast<PyObject*>(t); }
+inline Tensor* tensor_of(PyObject* o) { return reinterpret_cast<Tensor*>(o); }
 // New tensor over `storage` (reference stolen). sizes/strides are copied. strides may be null:
 // contiguous. Never touches autograd.
 Tensor* tensor_new(Storage* storage, DType dtype, Device device, int ndim, const int64_t* sizes,
@@ -442,6 +450,11 @@ Instance* instance_new(Plan* plan, const int64_t* symbols, int32_t count);
 void plan_analyse_offsets(Plan* plan, const int32_t* offset_symbols, int32_t slots);
 inline void instance_incref(Instance* instance) { ++instance->references; }
 void instance_decref(Instance* instance);
+template <>
+struct Counting<Instance> {
+  static void add(Instance* instance) { instance_incref(instance); }
+  static void drop(Instance* instance) { instance_decref(instance); }
+};
 
 struct Call {        // one normalised call, on the stack of Op::call
   Tensor** tensors;  // flattened tensor slots (lists expanded); null: absent optional

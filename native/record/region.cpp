@@ -599,12 +599,12 @@ bool hand_over(NodeExtras* from, size_t k, const Edge& root) {
   NodeExtras* to = node_extras(root.node);
   if (!to) return false;
   if (k < from->tensor_hooks.size() && from->tensor_hooks[k]) {
-    if (to->tensor_hooks.size() <= root.index) to->tensor_hooks.resize(root.index + 1u, nullptr);
-    Py_XSETREF(to->tensor_hooks[root.index], Py_NewRef(from->tensor_hooks[k]));
+    if (to->tensor_hooks.size() <= root.index) to->tensor_hooks.resize(root.index + 1u);
+    to->tensor_hooks[root.index] = from->tensor_hooks[k];
   }
   for (const RetainedOutput& kept : from->retained)
     if (kept.index == k)
-      to->retained.push_back({static_cast<uint32_t>(root.index), Py_NewRef(kept.reference)});
+      to->retained.push_back({static_cast<uint32_t>(root.index), kept.reference});
   return true;
 }
 
@@ -617,8 +617,8 @@ bool hooks_fit(const RegionTape* tape) {
 bool hand_over_hooks(NodeExtras* from, Node* root) {
   NodeExtras* to = node_extras(root);
   if (!to) return false;
-  if (from->prehooks) Py_XSETREF(to->prehooks, Py_NewRef(from->prehooks));
-  if (from->posthooks) Py_XSETREF(to->posthooks, Py_NewRef(from->posthooks));
+  if (from->prehooks) to->prehooks = from->prehooks;
+  if (from->posthooks) to->posthooks = from->posthooks;
   return true;
 }
 

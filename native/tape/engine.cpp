@@ -30,7 +30,7 @@ struct NodeState {
 struct Capture {
   uint32_t output;  // which gradient of the node
   int32_t next;     // further captures of the same node
-  Tensor* value;    // owned
+  Ref<Tensor> value;
 };
 
 }  // namespace
@@ -41,7 +41,7 @@ struct GraphTask {
   std::vector<uint32_t> heap;
   std::vector<Capture> captures;
   std::unordered_map<Node*, uint32_t> contested;  // nodes that another run has numbered
-  std::vector<PyObject*> callbacks;               // owned
+  std::vector<Ref<>> callbacks;
   bool keep_graph = false;
   bool raw = false;  // see engine_gradients
   bool has_inputs = false;
@@ -58,11 +58,9 @@ struct GraphTask {
   ~GraphTask() {
     for (NodeState& s : states)
       if (s.node->task == id) s.node->task = 0;
-    for (Tensor* t : grads) Py_XDECREF(object_of(t));
-    for (Capture& c : captures) Py_XDECREF(object_of(c.value));
+    for (Tensor*& t : grads) drop(t);
     for (auto& list : parts)
-      for (Tensor* t : list) Py_DECREF(object_of(t));
-    for (PyObject* callback : callbacks) Py_DECREF(callback);
+      for (Tensor*& t : list) drop(t);
   }
 };
 
@@ -246,7 +244,7 @@ bool execute(GraphTask* task, uint32_t index) {
   }
   for (int32_t c = task->states[index].capture; c >= 0; c = task->captures[c].next) {
     Capture& capture = task->captures[c];
-    capture.value = tensor_of(Py_XNewRef(object_of(grads[capture.output])));
+    capture.value = share(grads[capture.output]);
   }
   if (!task->states[index].needed) return true;  // nothing below it is wanted either
   Tensor* few[kInlineCells] = {};
@@ -260,10 +258,9 @@ bool execute(GraphTask* task, uint32_t index) {
   if (event.log >= 0) [[unlikely]]
     profile_end(event);
   current_node = outer;
-  for (uint32_t i = 0; i < node->output_count; ++i)
-    if (Tensor* used = std::exchange(grads[i], nullptr)) Py_DECREF(object_of(used));
+  for (uint32_t i = 0; i < node->output_count; ++i) drop(grads[i]);
   fine = fine && distribute(task, node, results);
-  for (size_t i = 0; i < node->edge_count; ++i) Py_XDECREF(object_of(results[i]));
+  for (size_t i = 0; i < node->edge_count; ++i) drop(results[i]);
   return fine;
 }
 
@@ -272,28 +269,22 @@ bool run_task(GraphTask* task) {
     if (!execute(task, pop_ready(task))) return false;
     if (PyErr_CheckSignals() < 0) return false;
   }
-  for (size_t i = 0; i < task->callbacks.size(); ++i) {
-    PyObject* result = PyObject_CallNoArgs(task->callbacks[i]);
-    if (!result) return false;
-    Py_DECREF(result);
+  for (size_t i = 0; i < task->callbacks.size(); ++i) {  // one may queue others
+    if (!steal(PyObject_CallNoArgs(Ref<>(task->callbacks[i]).get()))) return false;
   }
   return true;
 }
 
 // ---------------------------------------------------------------- roots and inputs
 Tensor* filled(const OutputMetadata& m, double value) {
-  Tensor* t = tensor_empty(m.dtype, m.device, static_cast<int>(m.sizes.size()), m.sizes.data());
-  if (!t || m.device.kind != DeviceKind::CPU || t->numel == 0) return t;
+  auto t = steal(tensor_empty(m.dtype, m.device, static_cast<int>(m.sizes.size()), m.sizes.data()));
+  if (!t || m.device.kind != DeviceKind::CPU || t->numel == 0) return t.release();
   if (value == 0.0) {
     std::memset(t->data(), 0, static_cast<size_t>(t->numel * item_size(t->dtype)));
-    return t;
+    return t.release();
   }
-  PyObject* number = PyFloat_FromDouble(value);
-  const bool fine = number && store_scalar(t->data(), t->dtype, number);
-  Py_XDECREF(number);
-  if (fine) return t;
-  Py_DECREF(object_of(t));
-  return nullptr;
+  const auto number = steal(PyFloat_FromDouble(value));
+  return number && store_scalar(t->data(), t->dtype, number.get()) ? t.release() : nullptr;
 }
 
 Tensor* implicit_gradient(Tensor* root) {
@@ -312,16 +303,11 @@ Tensor* implicit_gradient(Tensor* root) {
     return nullptr;
   }
   if (dispatches(object_of(root)) || (interceptors & kDispatchModes)) {
-    PyObject* like = object_of(root);
-    return tensor_of(call_helper("flambeau", "ones_like", &like, 1));
+    return tensor_of(call_helper("flambeau", "ones_like", root));
   }
   if (active_recorder || root->storage->pending) {
-    PyObject* ones = tensor_method("new_ones");
-    PyObject* sizes = ones ? size_object(root->ndim, root->sizes()) : nullptr;
-    PyObject* args[2] = {object_of(root), sizes};
-    PyObject* made = sizes ? invoke(ones, args, 2) : nullptr;
-    Py_XDECREF(sizes);
-    return tensor_of(made);
+    const auto sizes = steal(size_object(root->ndim, root->sizes()));
+    return tensor_of(invoke(tensor_method("new_ones"), root, sizes));
   }
   return filled(metadata_of(root), 1.0);
 }
@@ -373,16 +359,6 @@ bool check_root_gradient(Tensor* root, Tensor** grad, Py_ssize_t i) {
   return fit_gradient("backward", static_cast<size_t>(i), wanted, grad);
 }
 
-struct HeldNodes {
-  std::vector<Node*> nodes;  // owned
-  HeldNodes() = default;
-  HeldNodes(const HeldNodes&) = delete;
-  HeldNodes& operator=(const HeldNodes&) = delete;
-  ~HeldNodes() {
-    for (Node* n : nodes) Py_DECREF(object_of(n));
-  }
-};
-
 class Backward {  // one call of run_backward
  public:
   Backward(bool keep, bool create) : mode_(grad_mode) {
@@ -405,17 +381,14 @@ class Backward {  // one call of run_backward
   bool add_root(PyObject* item, PyObject* gradient, Py_ssize_t i) {
     Edge edge;
     if (!edge_of(item, "tensors", i, &edge)) return false;
-    held_.nodes.push_back(edge.node);
+    held_.push_back(steal(edge.node));
     Tensor* root = is_tensor(item) ? tensor_of(item) : nullptr;
-    Tensor* grad = nullptr;
+    Ref<Tensor> grad;
     if (gradient != Py_None) {
-      grad = tensor_of(Py_NewRef(gradient));
-      if (root && !check_root_gradient(root, &grad, i)) {
-        Py_DECREF(object_of(grad));
-        return false;
-      }
+      grad = share(tensor_of(gradient));
+      if (root && !check_root_gradient(root, grad.slot(), i)) return false;
     } else if (root) {
-      grad = implicit_gradient(root);
+      grad = steal(implicit_gradient(root));
     } else {
       OutputMetadata m;
       const bool known = node_output_metadata(edge.node, static_cast<uint32_t>(edge.index), &m);
@@ -424,23 +397,19 @@ class Backward {  // one call of run_backward
                         "[backward] grad can be implicitly created only for scalar outputs\n"
                         "hint: pass a gradient for each GradientEdge");
       else
-        grad = filled(m, 1.0);
+        grad = steal(filled(m, 1.0));
     }
-    if (!grad) return false;
-    if (!meet(&task_, &edge)) {
-      Py_DECREF(object_of(grad));
-      return false;
-    }
+    if (!grad || !meet(&task_, &edge)) return false;
     const uint32_t index = number_of(&task_, edge.node);
     roots_.push_back(index);
     if (edge.index >= edge.node->output_count) {
-      Py_DECREF(object_of(grad));
       PyErr_SetString(PyExc_IndexError,
                       "[backward] output_nr of a GradientEdge is out of range\n"
                       "hint: use get_gradient_edge");
       return false;
     }
-    return add_gradient(&task_.grads[task_.states[index].first_grad + edge.index], grad);
+    Tensor** slot = &task_.grads[task_.states[index].first_grad + edge.index];
+    return add_gradient(slot, grad.release());
   }
 
   bool add_input(PyObject* item, Py_ssize_t i, bool accumulate) {
@@ -454,7 +423,7 @@ class Backward {  // one call of run_backward
       return false;
     }
     if (!edge_of(item, "inputs", i, &edge)) return false;
-    held_.nodes.push_back(edge.node);
+    held_.push_back(steal(edge.node));
     if (!meet(&task_, &edge)) return false;
     inputs_.push_back(edge);
     task_.has_inputs = true;
@@ -489,22 +458,18 @@ class Backward {  // one call of run_backward
 
   // Captured gradients, in the order of the inputs; null entries were unreachable.
   PyObject* captured(bool allow_unused) {
-    PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(inputs_.size()));
-    for (size_t i = 0; tuple && i < inputs_.size(); ++i) {
-      Tensor* value = capture_of_[i] < 0 ? nullptr : task_.captures[capture_of_[i]].value;
+    return build_tuple(inputs_.size(), [&](size_t i) -> PyObject* {
+      Tensor* value = capture_of_[i] < 0 ? nullptr : task_.captures[capture_of_[i]].value.get();
       if (!value && !allow_unused) {
         PyErr_Format(PyExc_RuntimeError,
                      "[grad] The differentiated Tensor at index %zu appears to not have been used "
                      "in the graph. Set allow_unused=True if this is the desired behavior.\n"
                      "hint: or materialize_grads=True for zeros",
                      i);
-        Py_CLEAR(tuple);
-        break;
+        return nullptr;
       }
-      PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i),
-                       Py_NewRef(value ? object_of(value) : Py_None));
-    }
-    return tuple;
+      return Py_NewRef(or_none(value));
+    });
   }
 
  private:
@@ -521,12 +486,12 @@ class Backward {  // one call of run_backward
       }
       NodeState& state = task_.states[number_of(&task_, edge.node)];
       const auto index = static_cast<int32_t>(task_.captures.size());
-      task_.captures.push_back({static_cast<uint32_t>(edge.index), state.capture, nullptr});
+      task_.captures.push_back({static_cast<uint32_t>(edge.index), state.capture, {}});
       state.capture = index;
       capture_of_.push_back(index);
     }
   }
-  HeldNodes held_;  // declared first: freed after the task
+  std::vector<Ref<Node>> held_;  // declared first: freed after the task
   GraphTask task_;
   GradMode mode_;
   std::vector<uint32_t> roots_;
@@ -552,7 +517,7 @@ PyObject* run_backward(PyObject*, PyObject* args) {
     return nullptr;
   }
   if (Py_EnterRecursiveCall(" in backward")) return nullptr;
-  PyObject* result = nullptr;
+  Ref<> result;
   bool recording = false;
   {
     Backward backward(keep, create);
@@ -569,14 +534,14 @@ PyObject* run_backward(PyObject*, PyObject* args) {
       fine = backward.run();
     }
     if (fine && (accumulate || inputs == Py_None))
-      result = Py_NewRef(Py_None);
+      result = share(Py_None);
     else if (fine)
-      result = backward.captured(allow_unused);
+      result = steal(backward.captured(allow_unused));
   }
   // Gradients that only the engine held are dead by now: they stay in registers.
-  if (recording && !record_leave("end of backward")) Py_CLEAR(result);
+  if (recording && !record_leave("end of backward")) result = {};
   Py_LeaveRecursiveCall();
-  return result;
+  return result.release();
 }
 
 PyObject* queue_callback(PyObject*, PyObject* callback) {
@@ -587,7 +552,7 @@ PyObject* queue_callback(PyObject*, PyObject* callback) {
     return nullptr;
   }
   GraphTask* outermost = current_task;
-  outermost->callbacks.push_back(Py_NewRef(callback));
+  outermost->callbacks.push_back(share(callback));
   Py_RETURN_NONE;
 }
 
@@ -604,9 +569,7 @@ PyObject* accumulates_gradients(PyObject*, PyObject*) {
   Py_RETURN_TRUE;
 }
 
-PyObject* current_autograd_node(PyObject*, PyObject*) {
-  return Py_NewRef(current_node ? object_of(current_node) : Py_None);
-}
+PyObject* current_autograd_node(PyObject*, PyObject*) { return Py_NewRef(or_none(current_node)); }
 
 // Whether the running backward will reach this node.
 PyObject* will_execute_node(PyObject*, PyObject* object) {

@@ -40,21 +40,15 @@ bool answers_itself(Tensor* grad) {
 // A copy of the gradient with the leaf's layout, by operators: a value like others while recording,
 // and part of the graph under create_graph.
 Tensor* laid_out(Tensor* leaf, Tensor* grad) {
-  const bool dense = is_dense(leaf);
-  PyObject* strides = dense ? size_object(leaf->ndim, leaf->strides()) : Py_NewRef(Py_None);
-  PyObject* args[2] = {object_of(grad), strides};
-  PyObject* copy =
-      strides ? call_helper("flambeau.autograd.views", "clone_with_order", args, 2) : nullptr;
-  Py_XDECREF(strides);
-  return tensor_of(copy);
+  const auto strides =
+      steal(is_dense(leaf) ? size_object(leaf->ndim, leaf->strides()) : Py_NewRef(Py_None));
+  return tensor_of(call_helper("flambeau.autograd.views", "clone_with_order", grad, strides));
 }
 
 Tensor* clone_gradient(Tensor* leaf, Tensor* grad) {
   const bool other = leaf->dtype != grad->dtype || !same_shape(leaf, grad);
   if (other || layout_matches(leaf, grad) || answers_itself(grad)) {
-    PyObject* clone = tensor_method("clone");
-    PyObject* args[1] = {object_of(grad)};
-    return clone ? tensor_of(invoke(clone, args, 1)) : nullptr;
+    return tensor_of(invoke(tensor_method("clone"), grad));
   }
   if (grad_mode.enabled || active_recorder) return laid_out(leaf, grad);
   PyObject* copy = tensor_method("copy_");
@@ -62,15 +56,9 @@ Tensor* clone_gradient(Tensor* leaf, Tensor* grad) {
       copy ? storage_new(leaf->numel * item_size(leaf->dtype), leaf->device) : nullptr;
   if (!storage) return nullptr;
   const int64_t* strides = is_dense(leaf) ? leaf->strides() : nullptr;
-  Tensor* made =
-      tensor_new(storage, leaf->dtype, leaf->device, leaf->ndim, leaf->sizes(), strides, 0);
-  if (!made) return nullptr;
-  PyObject* pair[2] = {object_of(made), object_of(grad)};
-  PyObject* done = invoke(copy, pair, 2);
-  Py_XDECREF(done);
-  if (done) return made;
-  Py_DECREF(object_of(made));
-  return nullptr;
+  auto clone =
+      steal(tensor_new(storage, leaf->dtype, leaf->device, leaf->ndim, leaf->sizes(), strides, 0));
+  return steal(invoke(copy, clone, grad)) ? clone.release() : nullptr;
 }
 
 // Two threads may add to one leaf while a kernel runs without the GIL; a striped lock keeps the
@@ -104,31 +92,27 @@ bool add_to_leaf(Tensor* leaf, Tensor* grad) {
   Autograd* a = tensor_autograd(leaf);
   if (!a) return false;
   if (a->grad) {
-    Tensor* held = a->grad;
-    const bool fresh = grad_mode.enabled || answers_itself(held);
+    auto held = share(a->grad);
+    const bool fresh = grad_mode.enabled || answers_itself(held.get());
     PyObject* add = operator_required(fresh ? Operator::Add : Operator::IAdd);
-    Py_INCREF(object_of(held));
-    PyObject* args[2] = {object_of(held), object_of(grad)};
-    if (answers_itself(held) && !answers_itself(grad)) std::swap(args[0], args[1]);
-    PyObject* sum = add ? invoke(add, args, 2) : nullptr;
-    Py_DECREF(object_of(held));
+    const bool swapped = answers_itself(held.get()) && !answers_itself(grad);
+    PyObject* sum = swapped ? invoke(add, grad, held) : invoke(add, held, grad);
+    held = {};
     return replace_tensor(&leaf->autograd->grad, sum);
   }
-  const bool steal = !grad_mode.enabled && grad->ob_base.ob_refcnt == 1 && !grad->autograd &&
+  const bool moves = !grad_mode.enabled && grad->ob_base.ob_refcnt == 1 && !grad->autograd &&
                      grad->storage->references.load() == 1 && layout_matches(leaf, grad);
   const uint8_t before = interceptors;  // keeping a gradient is no operator that modes see
   if (is_exact_tensor(object_of(grad))) interceptors &= static_cast<uint8_t>(~kDispatchModes);
-  Tensor* kept = steal ? tensor_of(Py_NewRef(object_of(grad))) : clone_gradient(leaf, grad);
+  auto stored = moves ? share(grad) : steal(clone_gradient(leaf, grad));
   interceptors = before;
   // PyTorch detaches a gradient that nobody else has, which also may be a view of others' memory.
-  const bool alone = grad->ob_base.ob_refcnt <= (steal ? 2 : 1) && !grad_mode.enabled;
-  if (kept && alone && layout_matches(leaf, grad) &&
-      (before & kDispatchModes || answers_itself(kept))) {
-    Tensor* detached = tensor_detach_shown(kept);
-    Py_DECREF(object_of(kept));
-    kept = detached;
+  const bool alone = grad->ob_base.ob_refcnt <= (moves ? 2 : 1) && !grad_mode.enabled;
+  if (stored && alone && layout_matches(leaf, grad) &&
+      (before & kDispatchModes || answers_itself(stored.get()))) {
+    stored = steal(tensor_detach_shown(stored.get()));
   }
-  return replace_tensor(&leaf->autograd->grad, object_of(kept));
+  return replace_tensor(&leaf->autograd->grad, object_of(stored.release()));
 }
 
 // ---------------------------------------------------------------- hooks
@@ -158,116 +142,88 @@ bool check_hook_result(const Tensor* before, PyObject* after) {
 
 bool run_tensor_hooks(PyObject* hooks, Tensor** grad) {
   if (!hooks || PyObject_Length(hooks) == 0) return true;
-  PyObject* list = values_of(hooks);
-  bool fine = list != nullptr;
-  for (Py_ssize_t i = 0; fine && i < PyList_GET_SIZE(list); ++i) {
-    PyObject* result = PyObject_CallOneArg(PyList_GET_ITEM(list, i), object_of(*grad));
-    fine = result && (result == Py_None || check_hook_result(*grad, result));
-    if (fine && result != Py_None) replace_tensor(grad, Py_NewRef(result));
-    Py_XDECREF(result);
+  const auto list = steal(values_of(hooks));
+  for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list.get()); ++i) {
+    auto result = steal(PyObject_CallOneArg(PyList_GET_ITEM(list.get(), i), object_of(*grad)));
+    if (!result) return false;
+    if (result.get() == Py_None) continue;
+    if (!check_hook_result(*grad, result.get())) return false;
+    replace_tensor(grad, result.release());
   }
-  Py_XDECREF(list);
-  return fine;
+  return static_cast<bool>(list);
 }
 
 bool store_retained(const RetainedOutput& retained, Tensor* grad) {
-  PyObject* owner = PyWeakref_GetObject(retained.reference);
-  if (!owner || owner == Py_None) return true;
-  Py_INCREF(owner);
-  bool fine = false;
-  if (Autograd* a = tensor_autograd(tensor_of(owner))) {
-    PyObject* value;
-    Tensor* held = a->grad;  // while the sum runs, others may put something else there
-    if (!held) {
-      PyObject* clone = tensor_method("clone");
-      PyObject* args[1] = {object_of(grad)};
-      value = clone ? invoke(clone, args, 1) : nullptr;
-    } else {
-      Py_INCREF(object_of(held));
-      PyObject* args[2] = {object_of(held), object_of(grad)};
-      PyObject* add = operator_required(Operator::Add);
-      value = add ? invoke(add, args, 2) : nullptr;
-      Py_DECREF(object_of(held));
-    }
-    a = tensor_autograd(tensor_of(owner));
-    fine = a ? replace_tensor(&a->grad, value) : (Py_XDECREF(value), false);
-  }
-  Py_DECREF(owner);
-  return fine;
+  PyObject* target = PyWeakref_GetObject(retained.reference.get());
+  if (!target || target == Py_None) return true;
+  const auto owner = share(tensor_of(target));
+  Autograd* a = tensor_autograd(owner.get());
+  if (!a) return false;
+  auto held = share(a->grad);  // while the sum runs, others may put something else there
+  auto value = steal(held ? invoke(operator_required(Operator::Add), held, grad)
+                          : invoke(tensor_method("clone"), grad));
+  held = {};
+  a = tensor_autograd(owner.get());
+  return a && replace_tensor(&a->grad, value.release());
 }
 
 PyObject* tuple_of(Tensor* const* values, size_t count) {
-  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(count));
-  for (size_t i = 0; tuple && i < count; ++i)
-    PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i),
-                     Py_NewRef(values[i] ? object_of(values[i]) : Py_None));
-  return tuple;
+  return build_tuple(count, [&](size_t i) { return Py_NewRef(or_none(values[i])); });
 }
 
 // Takes what a hook or an autograd.Function returned into `values`.
 bool replace_values(PyObject* returned, const char* who, Tensor** values, size_t count) {
-  PyObject* tuple = PyTuple_Check(returned) ? Py_NewRef(returned) : PyTuple_Pack(1, returned);
+  const auto tuple = PyTuple_Check(returned) ? share(returned) : steal(PyTuple_Pack(1, returned));
   if (!tuple) return false;
-  bool fine = PyTuple_GET_SIZE(tuple) == static_cast<Py_ssize_t>(count);
-  if (!fine) {
+  if (PyTuple_GET_SIZE(tuple.get()) != static_cast<Py_ssize_t>(count)) {
     PyErr_Format(PyExc_RuntimeError,
                  "[hook] %s has returned an incorrect number of values: got %zd, but expected %zu\n"
                  "hint: return as many as it was given, or None",
-                 who, PyTuple_GET_SIZE(tuple), count);
+                 who, PyTuple_GET_SIZE(tuple.get()), count);
+    return false;
   }
-  for (size_t i = 0; fine && i < count; ++i) {
-    PyObject* item = PyTuple_GET_ITEM(tuple, static_cast<Py_ssize_t>(i));
+  for (size_t i = 0; i < count; ++i) {
+    PyObject* item = PyTuple_GET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i));
     if (item != Py_None && !is_tensor(item)) {
       PyErr_Format(PyExc_TypeError,
                    "[hook] expected a Tensor or None from %s: got %s\n"
                    "hint: return gradients",
                    who, Py_TYPE(item)->tp_name);
-      fine = false;
-      break;
+      return false;
     }
-    PyObject* old = reinterpret_cast<PyObject*>(values[i]);
-    values[i] = item == Py_None ? nullptr : tensor_of(Py_NewRef(item));
-    Py_XDECREF(old);
+    assign(values[i], share(item == Py_None ? nullptr : tensor_of(item)));
   }
-  Py_DECREF(tuple);
-  return fine;
+  return true;
 }
 
 bool run_node_prehooks(Node* node, Tensor** grads) {
-  PyObject* list = values_of(node->extras->prehooks);
-  bool fine = list != nullptr;
-  for (Py_ssize_t i = 0; fine && i < PyList_GET_SIZE(list); ++i) {
-    PyObject* tuple = tuple_of(grads, node->visible_count);
-    PyObject* result = tuple ? PyObject_CallOneArg(PyList_GET_ITEM(list, i), tuple) : nullptr;
-    fine = result && (result == Py_None ||
-                      replace_values(result, "a node prehook", grads, node->visible_count));
-    Py_XDECREF(tuple);
-    Py_XDECREF(result);
+  const auto list = steal(values_of(node->extras->prehooks.get()));
+  for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list.get()); ++i) {
+    const auto tuple = steal(tuple_of(grads, node->visible_count));
+    const auto result = steal(call_object(PyList_GET_ITEM(list.get(), i), tuple));
+    if (!result) return false;
+    if (result.get() != Py_None &&
+        !replace_values(result.get(), "a node prehook", grads, node->visible_count)) {
+      return false;
+    }
   }
-  Py_XDECREF(list);
-  return fine;
+  return static_cast<bool>(list);
 }
 
 bool run_node_posthooks(Node* node, Tensor** results, PyObject* grads_before) {
-  PyObject* list = values_of(node->extras->posthooks);
-  bool fine = list != nullptr;
-  for (Py_ssize_t i = 0; fine && i < PyList_GET_SIZE(list); ++i) {
-    PyObject* tuple = tuple_of(results, node->edge_count);
-    PyObject* shown = tuple ? node_arranged_gradients(node, tuple) : nullptr;
-    PyObject* args[2] = {shown, grads_before};
-    PyObject* result =
-        shown ? PyObject_Vectorcall(PyList_GET_ITEM(list, i), args, 2, nullptr) : nullptr;
-    fine = result != nullptr;
-    if (fine && result != Py_None) {
-      Py_XSETREF(result, node_restored_gradients(node, result));
-      fine = result && replace_values(result, "a node hook", results, node->edge_count);
+  const auto list = steal(values_of(node->extras->posthooks.get()));
+  for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list.get()); ++i) {
+    const auto tuple = steal(tuple_of(results, node->edge_count));
+    const auto shown = steal(tuple ? node_arranged_gradients(node, tuple.get()) : nullptr);
+    auto result = steal(call_object(PyList_GET_ITEM(list.get(), i), shown, grads_before));
+    if (!result) return false;
+    if (result.get() == Py_None) continue;
+    result = steal(node_restored_gradients(node, result.get()));
+    if (!result || !replace_values(result.get(), "a node hook", results, node->edge_count)) {
+      return false;
     }
-    Py_XDECREF(tuple);
-    Py_XDECREF(shown);
-    Py_XDECREF(result);
   }
-  Py_XDECREF(list);
-  return fine;
+  return static_cast<bool>(list);
 }
 
 bool apply_node(Node* node, Tensor** grads, Tensor** results);
@@ -281,7 +237,7 @@ class Arguments {
     values_ = count > kInline ? many_.data() : few_;
   }
   ~Arguments() {
-    for (size_t i = 0; i < count_; ++i) Py_XDECREF(values_[i]);
+    for (size_t i = 0; i < count_; ++i) drop(values_[i]);
   }
   Arguments(const Arguments&) = delete;
   Arguments& operator=(const Arguments&) = delete;
@@ -316,13 +272,11 @@ bool push_arguments(Arguments* args, Node* node, Tensor** grads, Tensor** result
         fine = push_saved(args, node, saved++);
         break;
       case Source::GradOutput: {
-        Tensor* grad = grads[source.index];
-        fine = args->push(Py_NewRef(grad ? object_of(grad) : Py_None));
+        fine = args->push(Py_NewRef(or_none(grads[source.index])));
         break;
       }
       case Source::HeldGradient: {
-        Tensor* held = results[source.index];
-        fine = args->push(Py_NewRef(held ? object_of(held) : Py_None));
+        fine = args->push(Py_NewRef(or_none(results[source.index])));
         break;
       }
       case Source::Register:
@@ -375,18 +329,16 @@ Tensor* tensor_at_edge(const Edge& edge, Tensor* data) {
 // Under create_graph, gradients that have no derivative of their own say so when it is asked for.
 bool mark_once(const BackwardSpec& backward, Node* node, Tensor** results) {
   if (!PyObject_HasAttrString(backward.op, "once_differentiable")) return true;
-  PyObject* name = PyUnicode_FromString(backward.name.c_str());
-  bool fine = name != nullptr;
-  for (size_t i = 0; fine && i < node->edge_count; ++i) {
+  const auto name = steal(PyUnicode_FromString(backward.name.c_str()));
+  for (size_t i = 0; name && i < node->edge_count; ++i) {
     if (!results[i] || !node->edge(i).node) continue;
-    Tensor* operand = tensor_at_edge(node->edge(i), results[i]);
-    PyObject* args[3] = {object_of(results[i]), name, object_of(operand)};
-    fine = operand && replace_tensor(&results[i], call_helper("flambeau.autograd.function",
-                                                              "refuse_again", args, 3));
-    Py_XDECREF(object_of(operand));
+    const auto operand = steal(tensor_at_edge(node->edge(i), results[i]));
+    if (!replace_tensor(&results[i], call_helper("flambeau.autograd.function", "refuse_again",
+                                                 results[i], name, operand))) {
+      return false;
+    }
   }
-  Py_XDECREF(name);
-  return fine;
+  return static_cast<bool>(name);
 }
 
 bool apply_plan(Node* node, Tensor** grads, Tensor** results) {
@@ -397,11 +349,14 @@ bool apply_plan(Node* node, Tensor** grads, Tensor** results) {
   Arguments args(backward.arguments.size());
   if (!push_arguments(&args, node, grads, results)) return false;
   if (active_recorder) record_backward_of(node->recorded);
-  PyObject* returned = invoke(backward.op, args.data(), args.count());
-  if (!returned) return false;
-  const bool fine = replace_values(returned, backward.name.c_str(), results, node->edge_count);
-  Py_DECREF(returned);
-  return fine && (!grad_mode.enabled || mark_once(backward, node, results));
+  {
+    const auto returned = steal(invoke(backward.op, args.data(), args.count()));
+    if (!returned ||
+        !replace_values(returned.get(), backward.name.c_str(), results, node->edge_count)) {
+      return false;
+    }
+  }
+  return !grad_mode.enabled || mark_once(backward, node, results);
 }
 
 bool apply_function(Node* node, Tensor** grads, Tensor** results) {
@@ -409,14 +364,11 @@ bool apply_function(Node* node, Tensor** grads, Tensor** results) {
   if (!name) name = PyUnicode_InternFromString("apply");
   Arguments args(node->output_count + 1u);
   args.push(Py_NewRef(object_of(node)));
-  for (uint32_t i = 0; i < node->output_count; ++i)
-    args.push(Py_NewRef(grads[i] ? object_of(grads[i]) : Py_None));
-  PyObject* returned =
-      PyObject_VectorcallMethod(name, args.data(), static_cast<size_t>(args.count()), nullptr);
-  if (!returned) return false;
-  const bool fine = replace_values(returned, Py_TYPE(node)->tp_name, results, node->edge_count);
-  Py_DECREF(returned);
-  return fine;
+  for (uint32_t i = 0; i < node->output_count; ++i) args.push(Py_NewRef(or_none(grads[i])));
+  const auto returned = steal(
+      PyObject_VectorcallMethod(name, args.data(), static_cast<size_t>(args.count()), nullptr));
+  return returned &&
+         replace_values(returned.get(), Py_TYPE(node)->tp_name, results, node->edge_count);
 }
 
 PyObject* geometry_argument(const std::vector<int64_t>& values) {
@@ -426,15 +378,16 @@ PyObject* geometry_argument(const std::vector<int64_t>& values) {
 // helper(grad, base sizes, strides, offset, form, and the same of the view)
 PyObject* call_view_helper(const char* name, Node* node, Tensor* grad) {
   const ViewGeometry& g = *node->extras->view;
-  Arguments args(9);
-  const bool fine =
-      args.push(Py_NewRef(object_of(grad))) && args.push(geometry_argument(g.base.sizes)) &&
-      args.push(geometry_argument(g.base_strides)) &&
-      args.push(PyLong_FromLongLong(g.base_offset)) && args.push(PyLong_FromLong(g.base_form)) &&
-      args.push(geometry_argument(g.view.sizes)) && args.push(geometry_argument(g.view_strides)) &&
-      args.push(PyLong_FromLongLong(g.view_offset)) && args.push(PyLong_FromLong(g.view_form));
-  if (!fine) return nullptr;
-  return call_helper("flambeau.autograd.views", name, args.data(), args.count());
+  const auto base_sizes = steal(geometry_argument(g.base.sizes));
+  const auto base_strides = steal(geometry_argument(g.base_strides));
+  const auto base_offset = steal(PyLong_FromLongLong(g.base_offset));
+  const auto base_form = steal(PyLong_FromLong(g.base_form));
+  const auto sizes = steal(geometry_argument(g.view.sizes));
+  const auto strides = steal(geometry_argument(g.view_strides));
+  const auto offset = steal(PyLong_FromLongLong(g.view_offset));
+  const auto form = steal(PyLong_FromLong(g.view_form));
+  return call_helper("flambeau.autograd.views", name, grad, base_sizes, base_strides, base_offset,
+                     base_form, sizes, strides, offset, form);
 }
 
 bool apply_strided(Node* node, Tensor** grads, Tensor** results) {
@@ -448,40 +401,26 @@ bool apply_copy_slices(Node* node, Tensor** grads, Tensor** results) {
   if (!grads[0]) return true;
   Node* inner = node_of(node->object);
   const ViewGeometry& g = *node->extras->view;
-  PyObject* opened = call_view_helper("open_window", node, grads[0]);
-  if (!opened) return false;
+  const auto opened = steal(call_view_helper("open_window", node, grads[0]));
   PyObject *whole, *window, *slice;
-  if (!PyArg_ParseTuple(opened, "OOO", &whole, &window, &slice)) {
-    Py_DECREF(opened);
-    return false;
+  if (!opened || !PyArg_ParseTuple(opened.get(), "OOO", &whole, &window, &slice)) return false;
+  Tensors inner_grads(inner->output_count);
+  Tensors inner_results(inner->edge_count);
+  inner_grads.values[g.inner_output] = tensor_of(Py_NewRef(slice));
+  if (!apply_node(inner, inner_grads.values.data(), inner_results.values.data())) return false;
+  Tensor* below = g.inner_target == SIZE_MAX ? nullptr : inner_results.values[g.inner_target];
+  results[0] = tensor_of(
+      call_helper("flambeau.autograd.views", "close_window", whole, window, or_none(below)));
+  if (!results[0]) return false;
+  for (size_t i = 0, to = 1; i < inner_results.values.size(); ++i) {
+    if (i != g.inner_target) results[to++] = std::exchange(inner_results.values[i], nullptr);
   }
-  std::vector<Tensor*> inner_grads(inner->output_count, nullptr);
-  std::vector<Tensor*> inner_results(inner->edge_count, nullptr);
-  inner_grads[g.inner_output] = tensor_of(Py_NewRef(slice));
-  bool fine = apply_node(inner, inner_grads.data(), inner_results.data());
-  if (fine) {
-    Tensor* below = g.inner_target == SIZE_MAX ? nullptr : inner_results[g.inner_target];
-    PyObject* args[3] = {whole, window, below ? object_of(below) : Py_None};
-    results[0] = tensor_of(call_helper("flambeau.autograd.views", "close_window", args, 3));
-    fine = results[0] != nullptr;
-  }
-  for (size_t i = 0, to = 1; i < inner_results.size(); ++i) {
-    if (i == g.inner_target || !fine)
-      Py_XDECREF(object_of(inner_results[i]));
-    else
-      results[to++] = inner_results[i];
-  }
-  for (Tensor* t : inner_grads) Py_XDECREF(object_of(t));
-  Py_DECREF(opened);
-  return fine;
+  return true;
 }
 
 bool apply_constant(Tensor* grad, Tensor** results) {
-  PyObject* zeros = tensor_method("new_zeros");
-  PyObject* sizes = zeros ? size_object(grad->ndim, grad->sizes()) : nullptr;
-  PyObject* args[2] = {object_of(grad), sizes};
-  results[0] = tensor_of(sizes ? invoke(zeros, args, 2) : nullptr);
-  Py_XDECREF(sizes);
+  const auto sizes = steal(size_object(grad->ndim, grad->sizes()));
+  results[0] = tensor_of(invoke(tensor_method("new_zeros"), grad, sizes));
   return results[0] != nullptr;
 }
 
@@ -489,19 +428,18 @@ bool run_post_accumulate(Tensor* leaf) {
   const Autograd* a = leaf->autograd;
   if (!a || !a->post_accumulate_hooks || PyObject_Length(a->post_accumulate_hooks) == 0)
     return true;
-  PyObject* list = values_of(a->post_accumulate_hooks);
-  bool fine = list != nullptr;
-  for (Py_ssize_t i = 0; fine && i < PyList_GET_SIZE(list); ++i) {
-    PyObject* result = PyObject_CallOneArg(PyList_GET_ITEM(list, i), object_of(leaf));
-    fine = result == Py_None;
-    if (result && !fine)
+  const auto list = steal(values_of(a->post_accumulate_hooks));
+  for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list.get()); ++i) {
+    const auto result = steal(PyObject_CallOneArg(PyList_GET_ITEM(list.get(), i), object_of(leaf)));
+    if (result.get() == Py_None) continue;
+    if (result) {
       PyErr_SetString(PyExc_RuntimeError,
                       "[hook] Tensor post accumulate grad hooks should return None.\n"
                       "hint: assign to tensor.grad instead");
-    Py_XDECREF(result);
+    }
+    return false;
   }
-  Py_XDECREF(list);
-  return fine;
+  return static_cast<bool>(list);
 }
 
 bool apply_node(Node* node, Tensor** grads, Tensor** results) {
@@ -553,19 +491,6 @@ bool fit_results(Node* node, Tensor** results) {
 }
 
 // ---------------------------------------------------------------- results that hooks see
-struct Tensors {  // owned, entries may be null
-  std::vector<Tensor*> values;
-
-  Tensors(Tensor* const* from, size_t count) : values(from, from + count) {
-    for (Tensor* t : values) Py_XINCREF(object_of(t));
-  }
-  ~Tensors() {
-    for (Tensor* t : values) Py_XDECREF(object_of(t));
-  }
-  Tensors(const Tensors&) = delete;
-  Tensors& operator=(const Tensors&) = delete;
-};
-
 // The sums again, on from `held`, but for results that a hook has changed since they were `own`.
 bool go_on(Node* node, Tensor** grads, Tensor** results, const Tensors& own, Tensors* held) {
   Tensors sums(held->values.data(), node->edge_count);
@@ -586,13 +511,12 @@ bool go_on(Node* node, Tensor** grads, Tensor** results, const Tensors& own, Ten
 // Hooks see what the node itself adds, not the sums that it goes on from.
 bool apply_observed(Node* node, Tensor** grads, Tensor** results) {
   Tensors held(results, node->edge_count);
-  for (size_t i = 0; i < node->edge_count; ++i)
-    if (Tensor* t = std::exchange(results[i], nullptr)) Py_DECREF(object_of(t));
-  PyObject* before = tuple_of(grads, node->visible_count);
+  for (size_t i = 0; i < node->edge_count; ++i) drop(results[i]);
+  auto before = steal(tuple_of(grads, node->visible_count));
   bool fine = before && apply_node(node, grads, results);
   const Tensors own(results, node->edge_count);
-  fine = fine && run_node_posthooks(node, results, before);
-  Py_XDECREF(before);
+  fine = fine && run_node_posthooks(node, results, before.get());
+  before = {};
   if (!fine || all_absent(held.values.data(), node->edge_count)) return fine;
   return go_on(node, grads, results, own, &held);
 }
@@ -600,13 +524,8 @@ bool apply_observed(Node* node, Tensor** grads, Tensor** results) {
 // ---------------------------------------------------------------- anomaly mode
 bool report_anomaly(const char* helper, Node* node, Tensor** results) {
   if (!anomaly_recorder) return true;
-  PyObject* tuple = results ? tuple_of(results, node->edge_count) : Py_NewRef(Py_None);
-  if (!tuple) return false;
-  PyObject* args[2] = {object_of(node), tuple};
-  PyObject* result = call_helper("flambeau.autograd.anomaly", helper, args, 2);
-  Py_DECREF(tuple);
-  Py_XDECREF(result);
-  return result != nullptr;
+  const auto tuple = steal(results ? tuple_of(results, node->edge_count) : Py_NewRef(Py_None));
+  return static_cast<bool>(steal(call_helper("flambeau.autograd.anomaly", helper, node, tuple)));
 }
 
 }  // namespace
@@ -626,11 +545,9 @@ bool add_gradient(Tensor** slot, Tensor* grad) {
                        same_shape(*slot, grad) && is_exact_tensor(object_of(*slot)) &&
                        is_exact_tensor(object_of(grad)) && operator_object(Operator::IAdd);
   PyObject* add = operator_required(inplace ? Operator::IAdd : Operator::Add);
-  PyObject* args[2] = {object_of(*slot), object_of(grad)};
-  if (answers_itself(*slot) && !answers_itself(grad)) std::swap(args[0], args[1]);
-  PyObject* sum = add ? invoke(add, args, 2) : nullptr;
-  Py_DECREF(object_of(grad));
-  if (!sum) return false;
+  const bool swapped = answers_itself(*slot) && !answers_itself(grad);
+  PyObject* sum = swapped ? invoke(add, grad, *slot) : invoke(add, *slot, grad);
+  drop(grad);
   return replace_tensor(slot, sum);
 }
 
@@ -642,7 +559,7 @@ bool run_pre_hooks(Node* node, Tensor** grads) {
   NodeExtras* extras = node->extras;
   if (!extras) return true;
   for (size_t i = 0; i < extras->tensor_hooks.size() && i < node->output_count; ++i) {
-    if (grads[i] && !run_tensor_hooks(extras->tensor_hooks[i], &grads[i])) return false;
+    if (grads[i] && !run_tensor_hooks(extras->tensor_hooks[i].get(), &grads[i])) return false;
   }
   for (size_t i = 0; i < extras->retained.size(); ++i) {
     const RetainedOutput retained = extras->retained[i];
@@ -671,12 +588,10 @@ bool fit_gradient(const std::string& who, size_t index, const OutputMetadata& wa
                    sizes_text(wanted.sizes.data(), wanted.sizes.size()).c_str());
       return false;
     }
-    PyObject* sizes = geometry_argument(wanted.sizes);
-    PyObject* args[2] = {object_of(*grad), sizes};
-    const bool fine =
-        sizes && replace_tensor(grad, call_helper("flambeau.autograd.views", "reduce_to", args, 2));
-    Py_XDECREF(sizes);
-    if (!fine) return false;
+    const auto sizes = steal(geometry_argument(wanted.sizes));
+    if (!replace_tensor(grad, call_helper("flambeau.autograd.views", "reduce_to", *grad, sizes))) {
+      return false;
+    }
     t = *grad;
   }
   if (t->dtype == wanted.dtype) return true;
@@ -694,8 +609,7 @@ bool fit_gradient(const std::string& who, size_t index, const OutputMetadata& wa
     PyObject* part = PyObject_GetAttrString(object_of(*grad), "real");
     if (!replace_tensor(grad, part)) return false;
   }
-  PyObject* args[2] = {object_of(*grad), dtype_object(wanted.dtype)};
-  return replace_tensor(grad, invoke(to, args, 2));
+  return replace_tensor(grad, invoke(to, *grad, dtype_object(wanted.dtype)));
 }
 
 void report_failure(Node* node) {
@@ -709,7 +623,7 @@ void report_failure(Node* node) {
 bool call_node(Node* node, Tensor** grads, Tensor** results, bool keep_graph) {
   NodeExtras* extras = node->extras;
   if (extras && extras->prehooks && !run_node_prehooks(node, grads)) return false;
-  const bool post = extras && extras->posthooks && PyObject_Length(extras->posthooks) > 0;
+  const bool post = extras && extras->posthooks && PyObject_Length(extras->posthooks.get()) > 0;
   bool fine = post ? apply_observed(node, grads, results) : apply_node(node, grads, results);
   fine = fine && fit_results(node, results) && report_anomaly("check_gradients", node, results);
   if (!fine) {
@@ -722,9 +636,7 @@ bool call_node(Node* node, Tensor** grads, Tensor** results, bool keep_graph) {
 
 bool replace_tensor(Tensor** slot, PyObject* value) {
   if (!value) return false;
-  Tensor* old = *slot;
-  *slot = tensor_of(value);
-  Py_XDECREF(object_of(old));
+  assign(*slot, steal(tensor_of(value)));
   return true;
 }
 
@@ -747,13 +659,9 @@ PyObject* tensor_method(const char* name) {
 
 PyObject* call_helper(const char* module, const char* name, PyObject* const* args,
                       Py_ssize_t count) {
-  PyObject* loaded = PyImport_ImportModule(module);
-  PyObject* function = loaded ? PyObject_GetAttrString(loaded, name) : nullptr;
-  Py_XDECREF(loaded);
-  if (!function) return nullptr;
-  PyObject* result = PyObject_Vectorcall(function, args, static_cast<size_t>(count), nullptr);
-  Py_DECREF(function);
-  return result;
+  const auto function = steal(import_attribute(module, name));
+  return function ? PyObject_Vectorcall(function.get(), args, static_cast<size_t>(count), nullptr)
+                  : nullptr;
 }
 
 }  // namespace fb

@@ -34,17 +34,11 @@ PyObject* function_begin(PyObject*, PyObject* args) {
     return nullptr;
   }
   if (!node_reserve(node, static_cast<size_t>(count), 0, 0)) return nullptr;
-  PyObject* needs = PyTuple_New(count);
-  for (Py_ssize_t i = 0; needs && i < count; ++i) {
-    Tensor* t = tensor_at(inputs, i);
-    const bool wanted = t && grad_mode.enabled && tensor_requires_grad(t);
-    if (wanted && !gradient_edge(t, &node->edge(static_cast<size_t>(i)))) {
-      Py_DECREF(needs);
-      return nullptr;
-    }
-    PyTuple_SET_ITEM(needs, i, PyBool_FromLong(wanted));
-  }
-  return needs;
+  return build_tuple(static_cast<size_t>(count), [&](size_t i) {
+    Tensor* t = tensor_at(inputs, static_cast<Py_ssize_t>(i));
+    const bool needed = t && grad_mode.enabled && tensor_requires_grad(t);
+    return needed && !gradient_edge(t, &node->edge(i)) ? nullptr : PyBool_FromLong(needed);
+  });
 }
 
 bool grow_saved(Node* node, size_t saved) {
@@ -120,11 +114,9 @@ bool check_dirty(PyObject* dirty, PyObject* inputs, PyObject* outputs) {
 void drop_history(Tensor* t) {
   Autograd* a = t->autograd;
   if (!a) return;
-  Node* old = a->node;
-  a->node = nullptr;
   a->output_index = 0;
   a->requires_grad = false;
-  Py_XDECREF(object_of(old));
+  drop(a->node);
 }
 
 struct FunctionCall {
@@ -151,19 +143,16 @@ PyObject* finish_output(const FunctionCall& call, Py_ssize_t k) {
     return Py_NewRef(item);
   }
   if (is_input) {  // returned as it came: an alias gets the history, the input keeps its own
-    Tensor* alias = tensor_alias_as(Py_TYPE(item), t);
+    auto alias = steal(tensor_alias_as(Py_TYPE(item), t));
     if (!alias) return nullptr;
     alias->flags |= kIsView;
-    bool fine = true;
-    if (differentiable) {
-      set_history(alias, call.node, index);
-      fine = !PyErr_Occurred() && mark_view_as(alias, t, ViewCreation::InFunction);
-    } else if (tensor_requires_grad(t) && call.tracked) {
-      fine = true;  // non-differentiable: stays detached
+    if (differentiable) {  // else it stays detached
+      set_history(alias.get(), call.node, index);
+      if (PyErr_Occurred() || !mark_view_as(alias.get(), t, ViewCreation::InFunction)) {
+        return nullptr;
+      }
     }
-    if (fine) return object_of(alias);
-    Py_DECREF(object_of(alias));
-    return nullptr;
+    return object_of(alias.release());
   }
   if (differentiable) {
     set_history(t, call.node, index);
@@ -191,16 +180,11 @@ PyObject* function_finish(PyObject*, PyObject* args) {
   if (!extras || !check_dirty(call.dirty, call.inputs, call.outputs)) return nullptr;
   call.node->output_count = call.node->visible_count = static_cast<uint32_t>(count);
   extras->outputs.assign(static_cast<size_t>(count), OutputMetadata{DType::F32, {}, false, {}});
-  PyObject* results = PyTuple_New(count);
-  for (Py_ssize_t k = 0; results && k < count; ++k) {
-    PyObject* output = finish_output(call, k);
-    if (!output)
-      Py_CLEAR(results);
-    else
-      PyTuple_SET_ITEM(results, k, output);
-  }
-  if (results && call.tracked && !save_all(call.node, saved, results)) Py_CLEAR(results);
-  return results;
+  auto results = steal(build_tuple(static_cast<size_t>(count), [&](size_t k) {
+    return finish_output(call, static_cast<Py_ssize_t>(k));
+  }));
+  if (results && call.tracked && !save_all(call.node, saved, results.get())) return nullptr;
+  return results.release();
 }
 
 // ---------------------------------------------------------------- hooks and edges of tensors
@@ -226,8 +210,8 @@ PyObject* tensor_hooks(PyObject*, PyObject* object) {
   if (!node) return Py_XNewRef(node_hooks_dict(&tensor_autograd(t)->hooks));
   NodeExtras* extras = node_extras(node);
   if (!extras) return nullptr;
-  if (extras->tensor_hooks.size() <= index) extras->tensor_hooks.resize(index + 1u, nullptr);
-  return Py_XNewRef(node_hooks_dict(&extras->tensor_hooks[index]));
+  if (extras->tensor_hooks.size() <= index) extras->tensor_hooks.resize(index + 1u);
+  return Py_XNewRef(node_hooks_dict(extras->tensor_hooks[index].slot()));
 }
 
 PyObject* post_accumulate_hooks(PyObject*, PyObject* object) {
@@ -262,7 +246,7 @@ PyObject* retain_grad(PyObject*, PyObject* object) {
   NodeExtras* extras = node_extras(node);
   PyObject* reference = extras ? PyWeakref_NewRef(object, nullptr) : nullptr;
   if (!reference) return nullptr;
-  extras->retained.push_back({index, reference});
+  extras->retained.push_back({index, steal(reference)});
   t->autograd->retains_grad = true;
   Py_RETURN_NONE;
 }
@@ -280,7 +264,7 @@ PyObject* plain_view(PyObject*, PyObject* args) {
     a->view_creation = static_cast<uint8_t>(ViewCreation::Default);
     a->view_version = t->version();
   } else if (a && a->base) {
-    Py_DECREF(object_of(std::exchange(a->base, nullptr)));
+    drop(a->base);
     t->flags &= static_cast<decltype(t->flags)>(~kIsView);
   }
   Py_RETURN_NONE;
@@ -296,8 +280,8 @@ PyObject* gradient_edge_of(PyObject*, PyObject* object) {
                     "that does not require gradients\nhint: call requires_grad_() first");
     return nullptr;
   }
-  PyObject* shown = node_shown(edge.node);
-  Py_DECREF(object_of(edge.node));
+  const auto node = steal(edge.node);
+  PyObject* shown = node_shown(node.get());
   if (!shown) return nullptr;
   return Py_BuildValue("(NK)", shown, static_cast<unsigned long long>(edge.index));
 }
@@ -313,33 +297,29 @@ PyObject* as_strided_view(PyObject*, PyObject* args) {
   int64_t size[kMaxDims], stride[kMaxDims];
   const int ndim = base ? parse_sizes("as_strided", sizes, size) : -1;
   if (ndim < 0 || parse_sizes("as_strided", strides, stride) != ndim) return nullptr;
-  Tensor* view;
+  Ref<Tensor> view;
   if (active_recorder || base->storage->pending) {
     const GradMode before = grad_mode;
     grad_mode.enabled = false;
+    const auto number = steal(PyLong_FromLongLong(offset));
     PyObject* method = tensor_method("as_strided");
-    view = tensor_of(method ? PyObject_CallFunction(method, "OOOL", object, sizes, strides, offset)
-                            : nullptr);
+    view = steal(tensor_of(call_object(method, object, sizes, strides, number)));
     grad_mode = before;
   } else {
-    view = tensor_alias(base, base->dtype, ndim, size, stride, base->offset + offset);
+    view = steal(tensor_alias(base, base->dtype, ndim, size, stride, base->offset + offset));
   }
-  if (!view || !grad_mode.enabled) return object_of(view);
-  bool fine = mark_view_as(view, base, ViewCreation::Default);
-  if (fine && tensor_requires_grad(base)) {
+  if (!view || !grad_mode.enabled) return object_of(view.release());
+  if (!mark_view_as(view.get(), base, ViewCreation::Default)) return nullptr;
+  if (tensor_requires_grad(base)) {
     view->autograd->view_version = view->version() - 1;  // stale: history is made on demand
     uint32_t index;
-    fine = tape_gradient_node(view, &index) != nullptr;
+    if (!tape_gradient_node(view.get(), &index)) return nullptr;
   }
-  if (fine) return object_of(view);
-  Py_DECREF(object_of(view));
-  return nullptr;
+  return object_of(view.release());
 }
 
 PyObject* set_anomaly_recorder(PyObject*, PyObject* callable) {
-  PyObject* old = anomaly_recorder;
-  anomaly_recorder = callable == Py_None ? nullptr : Py_NewRef(callable);
-  Py_XDECREF(old);
+  assign(anomaly_recorder, share(callable == Py_None ? nullptr : callable));
   Py_RETURN_NONE;
 }
 

@@ -127,15 +127,7 @@ Tensor* converted(Tensor* t, DType dtype) {  // new reference
 namespace {
 
 PyObject* int_tuple(const int64_t* values, size_t count) {
-  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(count));
-  for (size_t i = 0; tuple && i < count; ++i) {
-    PyObject* value = PyLong_FromLongLong(values[i]);
-    if (!value)
-      Py_CLEAR(tuple);
-    else
-      PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), value);
-  }
-  return tuple;
+  return build_tuple(count, [&](size_t i) { return PyLong_FromLongLong(values[i]); });
 }
 
 bool plain(const Tensor* t, const ListGeometry& g) {
@@ -183,42 +175,29 @@ bool split_natively(Node* node, Tensor* grad, Tensor** results) {
     Node* next = node->edge(i).node;
     if (!next) continue;
     const bool leaf = next->kind == NodeKind::Accumulate;
-    Tensor* part = part_of_gradient(grad, g, i, leaf && g.dtypes[i] == g.whole.dtype);
-    if (part && g.dtypes[i] != g.whole.dtype) {
-      Tensor* cast = converted(part, g.dtypes[i]);
-      Py_DECREF(object_of(part));
-      part = cast;
-    }
+    auto part = steal(part_of_gradient(grad, g, i, leaf && g.dtypes[i] == g.whole.dtype));
+    if (part && g.dtypes[i] != g.whole.dtype) part = steal(converted(part.get(), g.dtypes[i]));
     if (!part) return false;
-    results[i] = part;
+    results[i] = part.release();
   }
   return true;
 }
 
 // [(dtype, sizes)] of the sources.
 PyObject* describe_sources(const ListGeometry& g) {
-  PyObject* list = PyList_New(static_cast<Py_ssize_t>(g.ranks.size()));
-  for (size_t i = 0; list && i < g.ranks.size(); ++i) {
+  return build_list(g.ranks.size(), [&](size_t i) {
     int64_t sizes[kMaxDims];
     int places[kMaxDims];
     const int rank = source_sizes(g, i, sizes, places);
-    PyObject* pair = Py_BuildValue("(ON)", dtype_object(g.dtypes[i]), size_object(rank, sizes));
-    if (!pair)
-      Py_CLEAR(list);
-    else
-      PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), pair);
-  }
-  return list;
+    return Py_BuildValue("(ON)", dtype_object(g.dtypes[i]), size_object(rank, sizes));
+  });
 }
 
+// helper(first, second, third, dim); the arguments are stolen.
 PyObject* call_with(const char* helper, PyObject* first, PyObject* second, PyObject* third,
                     int dim) {
-  PyObject* number = PyLong_FromLong(dim);
-  PyObject* args[4] = {first, second, third, number};
-  const bool fine = first && second && third && number;
-  PyObject* result = fine ? call_helper("flambeau.autograd.lists", helper, args, 4) : nullptr;
-  for (PyObject* argument : args) Py_XDECREF(argument);
-  return result;
+  return call_helper("flambeau.autograd.lists", helper, steal(first), steal(second), steal(third),
+                     steal(PyLong_FromLong(dim)));
 }
 
 }  // namespace
@@ -231,15 +210,13 @@ bool apply_join(Node* node, Tensor** grads, Tensor** results) {
     return tensor_materialise(grad, "backward") && split_natively(node, grad, results);
   }
   PyObject* lengths = int_tuple(g.lengths.data(), g.lengths.size());
-  PyObject* parts =
-      call_with("split_gradient", Py_NewRef(object_of(grad)), lengths, describe_sources(g), g.dim);
-  if (!parts) return false;
-  for (size_t i = 0; i < node->edge_count; ++i) {
+  const auto parts = steal(
+      call_with("split_gradient", Py_NewRef(object_of(grad)), lengths, describe_sources(g), g.dim));
+  for (size_t i = 0; parts && i < node->edge_count; ++i) {
     if (!node->edge(i).node) continue;
-    results[i] = tensor_of(Py_NewRef(PyList_GET_ITEM(parts, static_cast<Py_ssize_t>(i))));
+    results[i] = tensor_of(Py_NewRef(PyList_GET_ITEM(parts.get(), static_cast<Py_ssize_t>(i))));
   }
-  Py_DECREF(parts);
-  return true;
+  return static_cast<bool>(parts);
 }
 
 bool apply_parts(Node* node, Tensor** grads, Tensor** results) {
@@ -256,11 +233,7 @@ bool apply_parts(Node* node, Tensor** grads, Tensor** results) {
   if (present == 0) return true;
   const int ndim = static_cast<int>(g.whole.sizes.size());
   if (!native) {
-    PyObject* list = PyList_New(static_cast<Py_ssize_t>(count));
-    for (size_t i = 0; list && i < count; ++i) {
-      PyObject* entry = grads[i] ? object_of(grads[i]) : Py_None;
-      PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), Py_NewRef(entry));
-    }
+    PyObject* list = build_list(count, [&](size_t i) { return Py_NewRef(or_none(grads[i])); });
     PyObject* lengths =
         g.rule == ListRule::Unbind ? Py_NewRef(Py_None) : int_tuple(g.lengths.data(), count);
     results[0] = tensor_of(

@@ -27,31 +27,17 @@ Node* dead_nodes = nullptr;  // put off, linked by next_dead
 bool burying = false;
 
 int extras_traverse(NodeExtras* e, visitproc visit, void* arg) {
-  Py_VISIT(e->metadata);
-  Py_VISIT(e->prehooks);
-  Py_VISIT(e->posthooks);
-  Py_VISIT(e->inner);
-  for (PyObject* hooks : e->tensor_hooks) Py_VISIT(hooks);
-  for (RetainedOutput& r : e->retained) Py_VISIT(r.reference);
-  for (Packed& p : e->packed) {
-    Py_VISIT(p.unpack);
-    Py_VISIT(object_of(p.edge.node));
+  Py_VISIT(e->metadata.get());
+  Py_VISIT(e->prehooks.get());
+  Py_VISIT(e->posthooks.get());
+  Py_VISIT(e->inner.get());
+  for (const Ref<>& hooks : e->tensor_hooks) Py_VISIT(hooks.get());
+  for (const RetainedOutput& r : e->retained) Py_VISIT(r.reference.get());
+  for (const Packed& p : e->packed) {
+    Py_VISIT(p.unpack.get());
+    Py_VISIT(object_of(p.node));
   }
   return 0;
-}
-
-void extras_free(NodeExtras* e) {
-  Py_XDECREF(e->metadata);
-  Py_XDECREF(e->prehooks);
-  Py_XDECREF(e->posthooks);
-  Py_XDECREF(e->inner);
-  for (PyObject* hooks : e->tensor_hooks) Py_XDECREF(hooks);
-  for (RetainedOutput& r : e->retained) Py_XDECREF(r.reference);
-  for (Packed& p : e->packed) {
-    Py_XDECREF(p.unpack);
-    Py_XDECREF(object_of(p.edge.node));
-  }
-  delete e;
 }
 
 int node_traverse(PyObject* self, visitproc visit, void* arg) {
@@ -63,16 +49,8 @@ int node_traverse(PyObject* self, visitproc visit, void* arg) {
   return n->extras ? extras_traverse(n->extras, visit, arg) : 0;
 }
 
-void release_edges(Node* n) {
-  for (size_t i = 0; i < n->edge_count; ++i) {
-    Node* next = n->edge(i).node;
-    n->edge(i).node = nullptr;
-    Py_XDECREF(object_of(next));
-  }
-}
-
 void release_saved(Node* n) {
-  for (size_t i = 0; i < n->saved_count; ++i) Py_CLEAR(n->saved(i).object);
+  for (size_t i = 0; i < n->saved_count; ++i) drop(n->saved(i).object);
 }
 
 // The leaf must forget its accumulator before the accumulator is gone.
@@ -84,12 +62,10 @@ void detach_accumulator(Node* n) {
 
 void release(Node* n) {
   detach_accumulator(n);
-  Py_CLEAR(n->object);
+  drop(n->object);
   release_saved(n);
-  release_edges(n);
-  NodeExtras* extras = n->extras;
-  n->extras = nullptr;
-  if (extras) extras_free(extras);
+  for (size_t i = 0; i < n->edge_count; ++i) drop(n->edge(i).node);
+  delete std::exchange(n->extras, nullptr);
 }
 
 // The collector does not know that a leaf points at its accumulator: between the moment when it
@@ -107,16 +83,15 @@ void stop_burying() { burying = false; }
 
 void bury(Node* n) {
   PyObject* self = object_of(n);
-  PyTypeObject* type = Py_TYPE(self);
   release(n);
   if (n->instance) instance_decref(n->instance);
   if (n->wide) PyMem_Free(n->cells);
-  if (type->tp_dealloc == node_dealloc && spare_count < kSpareNodes) {
+  if (Py_TYPE(self)->tp_dealloc == node_dealloc && spare_count < kSpareNodes) {
     spare[spare_count++] = self;
+    drop(self->ob_type);
   } else {
-    type->tp_free(self);
+    free_instance(self);
   }
-  Py_DECREF(type);
 }
 
 void node_dealloc(PyObject* self) {
@@ -188,21 +163,17 @@ PyObject* get_next_functions(PyObject* self, void*) { return node_inputs(node_of
 PyObject* get_metadata(PyObject* self, void*) {
   NodeExtras* extras = node_extras(node_of(self));
   if (!extras) return nullptr;
-  if (!extras->metadata) extras->metadata = PyDict_New();
-  return Py_XNewRef(extras->metadata);
+  if (!extras->metadata) extras->metadata = steal(PyDict_New());
+  return Py_XNewRef(extras->metadata.get());
 }
 
+PyObject* unpacked_or_none(Node* n, size_t position) {
+  Tensor* t = unpack_saved(n, position);
+  return t || PyErr_Occurred() ? object_of(t) : Py_NewRef(Py_None);
+}
 PyObject* get_saved(PyObject* self, void*) {
   Node* n = node_of(self);
-  PyObject* tuple = PyTuple_New(n->saved_count);
-  for (size_t i = 0; tuple && i < n->saved_count; ++i) {
-    Tensor* t = unpack_saved(n, i);
-    if (!t && PyErr_Occurred())
-      Py_CLEAR(tuple);
-    else
-      PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), t ? object_of(t) : Py_NewRef(Py_None));
-  }
-  return tuple;
+  return build_tuple(n->saved_count, [n](size_t i) { return unpacked_or_none(n, i); });
 }
 
 // Where a node keeps an input or a result of its call; -1: nowhere.
@@ -228,30 +199,24 @@ PyObject* saved_value(const Node* n, PyObject* place, Py_ssize_t* position) {
 
 // `_saved_self`, `_saved_result`, `_saved_dim`: what nodes of the operator have in PyTorch.
 PyObject* saved_by_name(Node* n, PyObject* name) {
-  PyObject* places = node_saved_places(n);
-  PyObject* place = places ? PyDict_GetItemWithError(places, name) : nullptr;
+  const auto places = steal(node_saved_places(n));
+  PyObject* place = places ? PyDict_GetItemWithError(places.get(), name) : nullptr;
   Py_ssize_t position = -1;
-  PyObject* result = place ? Py_XNewRef(saved_value(n, place, &position)) : nullptr;
-  if (position >= 0) {
-    Tensor* t = unpack_saved(n, static_cast<size_t>(position));
-    result = t ? object_of(t) : PyErr_Occurred() ? nullptr : Py_NewRef(Py_None);
-  }
-  Py_XDECREF(places);
-  return result;
+  PyObject* value = place ? saved_value(n, place, &position) : nullptr;
+  return position < 0 ? Py_XNewRef(value) : unpacked_or_none(n, static_cast<size_t>(position));
 }
 
 // Names of the saved values that there are.
 PyObject* saved_names(Node* n) {
-  PyObject* places = node_saved_places(n);
-  PyObject* names = places ? PyList_New(0) : nullptr;
+  const auto places = steal(node_saved_places(n));
+  auto names = steal(places ? PyList_New(0) : nullptr);
   PyObject *name, *place;
-  for (Py_ssize_t i = 0; names && PyDict_Next(places, &i, &name, &place);) {
+  for (Py_ssize_t i = 0; names && PyDict_Next(places.get(), &i, &name, &place);) {
     Py_ssize_t position = -1;
     const bool there = saved_value(n, place, &position) || position >= 0;
-    if (there && PyList_Append(names, name) < 0) Py_CLEAR(names);
+    if (there && PyList_Append(names.get(), name) < 0) return nullptr;
   }
-  Py_XDECREF(places);
-  return names;
+  return names.release();
 }
 PyObject* node_getattro(PyObject* self, PyObject* name) {
   PyObject* found = PyObject_GenericGetAttr(self, name);
@@ -266,24 +231,15 @@ PyObject* node_getattro(PyObject* self, PyObject* name) {
   if (n->kind != NodeKind::Plan) return nullptr;
   if (!text || std::strncmp(text, "_saved_", 7) != 0 || !n->instance->plan->backward)
     return nullptr;
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
+  PendingError error;
   found = saved_by_name(n, name);
-  if (found || PyErr_Occurred()) {
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
-  } else {
-    PyErr_Restore(type, value, traceback);
-  }
+  if (!found && !PyErr_Occurred()) error.restore();
   return found;
 }
 
-PyObject* add_hook(PyObject** slot, PyObject* hook) {
-  PyObject* hooks = node_hooks_dict(slot);
-  if (!hooks) return nullptr;
-  PyObject* args[2] = {hooks, hook};
-  return call_helper("flambeau.autograd.graph", "_add_hook", args, 2);
+PyObject* add_hook(Ref<>* hooks, PyObject* hook) {
+  node_hooks_dict(hooks->slot());
+  return call_helper("flambeau.autograd.graph", "_add_hook", *hooks, hook);
 }
 PyObject* method_register_hook(PyObject* self, PyObject* hook) {
   NodeExtras* extras = node_extras(node_of(self));
@@ -304,22 +260,18 @@ PyObject* method_set_sequence(PyObject* self, PyObject* value) {
   Py_RETURN_NONE;
 }
 PyObject* method_dir(PyObject* self, PyObject*) {
-  PyObject* names =
-      PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyBaseObject_Type), "__dir__", "O", self);
-  PyObject* list = names ? PySequence_List(names) : nullptr;
-  PyObject* own = list && node_of(self)->kind == NodeKind::Plan
-                      ? PyUnicode_InternFromString("_saved_tensors")  // of Functions alone
-                      : nullptr;
-  const Py_ssize_t at = own ? PySequence_Index(list, own) : -1;
-  if (at >= 0) PySequence_DelItem(list, at);
-  if (own && at < 0) PyErr_Clear();
-  Py_XDECREF(own);
-  PyObject* saved = list ? saved_names(node_of(self)) : nullptr;
-  PyObject* all = saved ? PySequence_InPlaceConcat(list, saved) : nullptr;
-  Py_XDECREF(names);
-  Py_XDECREF(list);
-  Py_XDECREF(saved);
-  return all;
+  const auto names = steal(
+      PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyBaseObject_Type), "__dir__", "O", self));
+  const auto list = steal(names ? PySequence_List(names.get()) : nullptr);
+  if (!list) return nullptr;
+  if (node_of(self)->kind == NodeKind::Plan) {  // `_saved_tensors` is of Functions alone
+    const auto own = steal(PyUnicode_InternFromString("_saved_tensors"));
+    const Py_ssize_t at = own ? PySequence_Index(list.get(), own.get()) : -1;
+    if (at >= 0) PySequence_DelItem(list.get(), at);
+    if (own && at < 0) PyErr_Clear();
+  }
+  const auto saved = steal(saved_names(node_of(self)));
+  return saved ? PySequence_InPlaceConcat(list.get(), saved.get()) : nullptr;
 }
 PyObject* get_output_count(PyObject* self, void*) {
   return PyLong_FromUnsignedLong(node_of(self)->output_count);
@@ -329,22 +281,12 @@ PyObject* get_released(PyObject* self, void*) { return PyBool_FromLong(node_of(s
 // (shape, dtype) per gradient that the node takes; None where it is not known.
 PyObject* get_input_metadata(PyObject* self, void*) {
   Node* n = node_of(self);
-  PyObject* tuple = PyTuple_New(n->output_count);
-  for (uint32_t i = 0; tuple && i < n->output_count; ++i) {
+  return build_tuple(n->output_count, [n](size_t i) {
     OutputMetadata m;
-    PyObject* entry = nullptr;
-    if (node_output_metadata(n, i, &m)) {
-      PyObject* shape = size_object(static_cast<int>(m.sizes.size()), m.sizes.data());
-      entry = shape ? Py_BuildValue("(NO)", shape, dtype_object(m.dtype)) : nullptr;
-    } else {
-      entry = Py_NewRef(Py_None);
-    }
-    if (!entry)
-      Py_CLEAR(tuple);
-    else
-      PyTuple_SET_ITEM(tuple, i, entry);
-  }
-  return tuple;
+    if (!node_output_metadata(n, static_cast<uint32_t>(i), &m)) return Py_NewRef(Py_None);
+    const auto shape = steal(size_object(static_cast<int>(m.sizes.size()), m.sizes.data()));
+    return shape ? PyTuple_Pack(2, shape.get(), dtype_object(m.dtype)) : nullptr;
+  });
 }
 
 PyMethodDef methods[] = {
@@ -401,9 +343,8 @@ Node* node_new(NodeKind kind, size_t edges, size_t saved, size_t scalars) {
   initialise(n, kind);
   const bool fine = node_reserve(n, edges, saved, scalars);
   PyObject_GC_Track(object);
-  if (fine) return n;
-  Py_DECREF(object);
-  return nullptr;
+  if (!fine) drop(n);
+  return n;
 }
 
 bool node_reserve(Node* n, size_t edges, size_t saved, size_t scalars) {
@@ -475,9 +416,7 @@ PyObject* node_hooks_dict(PyObject** slot) {
   if (*slot) return *slot;
   static PyObject* ordered = nullptr;
   if (!ordered) {
-    PyObject* module = PyImport_ImportModule("collections");
-    ordered = module ? PyObject_GetAttrString(module, "OrderedDict") : nullptr;
-    Py_XDECREF(module);
+    ordered = import_attribute("collections", "OrderedDict");
     if (!ordered) return nullptr;
   }
   *slot = PyObject_CallNoArgs(ordered);
@@ -515,12 +454,8 @@ void node_release_saved(Node* n) {
   if (n->extras) {
     std::vector<Packed> packed;
     packed.swap(n->extras->packed);
-    for (Packed& p : packed) {
-      Py_XDECREF(p.unpack);
-      Py_XDECREF(object_of(p.edge.node));
-    }
   }
-  if (n->kind == NodeKind::Plan && n->released) Py_CLEAR(n->object);  // a region's tape
+  if (n->kind == NodeKind::Plan && n->released) drop(n->object);  // a region's tape
   if (n->kind != NodeKind::CopySlices || !n->object) return;
   Node* inner = node_of(n->object);
   if (!inner->task) node_release_saved(inner);  // else a backward still comes to it by itself

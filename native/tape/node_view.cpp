@@ -16,15 +16,13 @@ namespace {
 
 PyObject* target_slots(const Plan* plan) {
   const std::vector<int32_t>& targets = plan->backward->targets;
-  PyObject* slots = PyTuple_New(static_cast<Py_ssize_t>(targets.size()));
-  for (size_t i = 0; slots && i < targets.size(); ++i)
-    PyTuple_SET_ITEM(slots, static_cast<Py_ssize_t>(i), PyLong_FromLong(targets[i]));
-  return slots;
+  return build_tuple(targets.size(), [&](size_t i) { return PyLong_FromLong(targets[i]); });
 }
 
-PyObject* ask(const char* question, PyObject* const* args, Py_ssize_t count) {
+template <typename... T>
+PyObject* ask(const char* question, const T&... arguments) {
   const bool before = std::exchange(profile_muted, true);
-  PyObject* answer = call_helper("flambeau.decompositions.nodes", question, args, count);
+  PyObject* answer = call_helper("flambeau.decompositions.nodes", question, arguments...);
   profile_muted = before;
   return answer;
 }
@@ -33,15 +31,10 @@ PyObject* ask(const char* question, PyObject* const* args, Py_ssize_t count) {
 // edges in which what they lead to is released); borrowed. Null: not known, or an exception.
 PyObject* plan_view(Plan* plan) {
   if (plan->view || !plan->origin || !plan->backward) return plan->view;
-  PyObject* slots = target_slots(plan);
-  PyObject* args[3] = {plan->origin, slots, plan->mutated.empty() ? Py_False : Py_True};
-  PyObject* view = slots ? ask("view_of", args, 3) : nullptr;
-  Py_XDECREF(slots);
-  if (plan->view) {  // another thread was faster
-    Py_XDECREF(view);
-  } else {
-    plan->view = view;
-  }
+  const auto slots = steal(target_slots(plan));
+  PyObject* mutates = plan->mutated.empty() ? Py_False : Py_True;
+  auto view = steal(ask("view_of", plan->origin, slots, mutates));
+  if (!plan->view) plan->view = view.release();  // else another thread was faster
   return plan->view;
 }
 
@@ -63,9 +56,7 @@ PyTypeObject* class_named(const std::string& name) {
   PyType_Spec spec = {full.c_str(), sizeof(Node), 0,
                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
                       slots};
-  PyObject* bases = PyTuple_Pack(1, reinterpret_cast<PyObject*>(NodeType));
-  PyObject* type = bases ? PyType_FromSpecWithBases(&spec, bases) : nullptr;
-  Py_XDECREF(bases);
+  PyObject* type = PyType_FromSpecWithBases(&spec, reinterpret_cast<PyObject*>(NodeType));
   if (!type) {
     classes.erase(entry);
     return nullptr;
@@ -82,46 +73,28 @@ PyObject* edge_pair(const Edge& edge) {
 }
 
 PyObject* raw_inputs(Node* n) {
-  PyObject* tuple = PyTuple_New(n->edge_count);
-  for (size_t i = 0; tuple && i < n->edge_count; ++i) {
-    PyObject* pair = edge_pair(n->edge(i));
-    if (!pair)
-      Py_CLEAR(tuple);
-    else
-      PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), pair);
-  }
-  return tuple;
+  return build_tuple(n->edge_count, [n](size_t i) { return edge_pair(n->edge(i)); });
 }
 
 // Entries of `raw` in the order of `order`; what has no edge is `absent`.
 PyObject* arranged(PyObject* raw, PyObject* order, PyObject* absent) {
-  const Py_ssize_t count = PyTuple_GET_SIZE(order);
-  PyObject* tuple = PyTuple_New(count);
-  for (Py_ssize_t i = 0; tuple && i < count; ++i) {
-    PyObject* place = PyTuple_GET_ITEM(order, i);
-    PyObject* entry = place == Py_None ? absent : PyTuple_GET_ITEM(raw, PyLong_AsSsize_t(place));
-    PyTuple_SET_ITEM(tuple, i, Py_NewRef(entry));
-  }
-  return tuple;
+  return build_tuple(static_cast<size_t>(PyTuple_GET_SIZE(order)), [&](size_t i) {
+    PyObject* place = PyTuple_GET_ITEM(order, static_cast<Py_ssize_t>(i));
+    return Py_NewRef(place == Py_None ? absent : PyTuple_GET_ITEM(raw, PyLong_AsSsize_t(place)));
+  });
 }
 
 // Nodes that stand for operators inside of one node are made together, once.
 PyObject* inner_nodes(Node* n) {
   NodeExtras* extras = node_extras(n);
   if (!extras) return nullptr;
-  if (extras->inner) return extras->inner;
-  PyObject* raw = raw_inputs(n);
-  PyObject* slots = raw ? target_slots(n->instance->plan) : nullptr;
-  PyObject* args[4] = {n->instance->plan->origin, object_of(n), raw, slots};
-  PyObject* inner = slots ? ask("inner_nodes", args, 4) : nullptr;
-  Py_XDECREF(raw);
-  Py_XDECREF(slots);
-  if (extras->inner) {
-    Py_XDECREF(inner);
-  } else {
-    extras->inner = inner;
-  }
-  return extras->inner;
+  if (extras->inner) return extras->inner.get();
+  const Plan* plan = n->instance->plan;
+  const auto raw = steal(raw_inputs(n));
+  const auto slots = steal(target_slots(plan));
+  auto inner = steal(ask("inner_nodes", plan->origin, n, raw, slots));
+  if (!extras->inner) extras->inner = std::move(inner);
+  return extras->inner.get();
 }
 
 bool has_inner_nodes(PyObject* view) { return PyTuple_GET_ITEM(view, 1) == Py_None; }
@@ -148,9 +121,7 @@ PyObject* node_shown(Node* n) {
   if (Py_TYPE(self) == NodeType) {
     PyTypeObject* type = class_named(node_name(n));
     if (!type) return nullptr;
-    Py_INCREF(type);
-    Py_SET_TYPE(self, type);
-    Py_DECREF(NodeType);
+    assign(self->ob_type, share(type));
   }
   return Py_NewRef(self);
 }
@@ -171,12 +142,9 @@ PyObject* node_inputs(Node* n) {
     PyObject* inner = inner_nodes(n);
     return inner ? Py_NewRef(PyTuple_GET_ITEM(inner, 0)) : nullptr;
   }
-  PyObject* raw = raw_inputs(n);
-  PyObject* absent = raw ? Py_BuildValue("(Oi)", Py_None, 0) : nullptr;
-  PyObject* tuple = absent ? arranged(raw, PyTuple_GET_ITEM(view, 1), absent) : nullptr;
-  Py_XDECREF(raw);
-  Py_XDECREF(absent);
-  return tuple;
+  const auto raw = steal(raw_inputs(n));
+  const auto absent = steal(raw ? Py_BuildValue("(Oi)", Py_None, 0) : nullptr);
+  return absent ? arranged(raw.get(), PyTuple_GET_ITEM(view, 1), absent.get()) : nullptr;
 }
 
 PyObject* node_arranged_gradients(Node* n, PyObject* gradients) {
@@ -193,17 +161,12 @@ PyObject* node_restored_gradients(Node* n, PyObject* gradients) {
   PyObject* order = PyTuple_GET_ITEM(view, 1);
   if (!PyTuple_Check(gradients) || PyTuple_GET_SIZE(gradients) != PyTuple_GET_SIZE(order))
     return Py_NewRef(gradients);  // an error, told where they are read
-  PyObject* tuple = PyTuple_New(n->edge_count);
-  if (!tuple) return nullptr;
+  std::vector<PyObject*> by_edge(n->edge_count, Py_None);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(order); ++i) {
     PyObject* place = PyTuple_GET_ITEM(order, i);
-    if (place == Py_None) continue;
-    const Py_ssize_t edge = PyLong_AsSsize_t(place);
-    PyTuple_SET_ITEM(tuple, edge, Py_NewRef(PyTuple_GET_ITEM(gradients, i)));
+    if (place != Py_None) by_edge[PyLong_AsSize_t(place)] = PyTuple_GET_ITEM(gradients, i);
   }
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i)
-    if (!PyTuple_GET_ITEM(tuple, i)) PyTuple_SET_ITEM(tuple, i, Py_NewRef(Py_None));
-  return tuple;
+  return build_tuple(n->edge_count, [&](size_t i) { return Py_NewRef(by_edge[i]); });
 }
 
 PyObject* node_saved_places(Node* n) {

@@ -28,36 +28,31 @@ bool pack_tensor(Node* node, Saved* saved, Tensor* t, const SavedHooks& hooks) {
   NodeExtras* extras = node_extras(node);
   if (!extras) return false;
   // An output has no history yet: it will be that of this node.
-  Packed packed{Py_NewRef(hooks.unpack), {nullptr, 0}, saved->output || tensor_requires_grad(t)};
-  if (!saved->output && packed.requires_grad && !gradient_edge(t, &packed.edge)) {
-    Py_DECREF(packed.unpack);
-    return false;
+  Packed packed{share(hooks.unpack), {}, 0, saved->output || tensor_requires_grad(t)};
+  if (!saved->output && packed.requires_grad) {
+    Edge edge;
+    if (!gradient_edge(t, &edge)) return false;
+    packed.node = steal(edge.node);
+    packed.index = edge.index;
   }
   const uint32_t version = t->version();
-  Tensor* plain = tensor_detach(t);
-  PyObject* object = nullptr;
-  if (plain) {
+  Ref<> object;
+  if (auto plain = steal(tensor_detach(t))) {
     NoGrad guard;
-    PyObject* pack = Py_NewRef(hooks.pack);
-    object = PyObject_CallOneArg(pack, object_of(plain));
-    Py_DECREF(pack);
-    Py_DECREF(object_of(plain));
+    const auto pack = share(hooks.pack);
+    object = steal(PyObject_CallOneArg(pack.get(), object_of(plain)));
   }
-  if (object && t->version() != version) {
+  if (!object) return false;
+  if (t->version() != version) {
     PyErr_SetString(PyExc_RuntimeError,
                     "[saved_tensors_hooks] A saved tensor pack hook is modifying its input in "
                     "place. Tensors provided as input to pack hook cannot be modified by "
                     "in-place operations\nhint: work on a clone");
-    Py_CLEAR(object);
-  }
-  if (!object) {
-    Py_DECREF(packed.unpack);
-    Py_XDECREF(object_of(packed.edge.node));
     return false;
   }
-  extras->packed.push_back(packed);
+  extras->packed.push_back(std::move(packed));
   saved->packed = static_cast<uint16_t>(extras->packed.size());
-  saved->object = object;
+  saved->object = object.release();
   return true;
 }
 
@@ -92,52 +87,43 @@ void raise_modified(Node* node, const Saved& saved, const Tensor* t) {
 
 // An alias of a saved value that has the history of the original again.
 Tensor* with_history(Tensor* data, Node* node, uint64_t index, bool leaf_requires_grad) {
-  Tensor* alias = tensor_detach(data);
+  auto alias = steal(tensor_detach(data));
   if (!alias) return nullptr;
   if (node) {
-    set_history(alias, node, static_cast<uint32_t>(index));
-  } else if (Autograd* a = tensor_autograd(alias)) {
+    set_history(alias.get(), node, static_cast<uint32_t>(index));
+  } else if (Autograd* a = tensor_autograd(alias.get())) {
     a->requires_grad = leaf_requires_grad;
   }
-  if (!PyErr_Occurred()) return alias;
-  Py_DECREF(object_of(alias));
-  return nullptr;
+  return PyErr_Occurred() ? nullptr : alias.release();
 }
 
 Tensor* unpack_hooked(Node* node, const Saved& saved) {
-  const Packed& packed = node->extras->packed[saved.packed - 1];
-  PyObject* unpack = Py_NewRef(packed.unpack);
-  PyObject* object = Py_NewRef(saved.object);
-  const Edge edge = saved.output ? Edge{node, saved.output - 1u} : packed.edge;
-  const bool requires_grad = packed.requires_grad;
-  Py_XINCREF(object_of(edge.node));
-  PyObject* value;
+  const Packed packed = node->extras->packed[saved.packed - 1];
+  const auto object = share(saved.object);
+  const Ref<Node> history = saved.output ? share(node) : packed.node;
+  const uint64_t index = saved.output ? saved.output - 1u : packed.index;
+  Ref<> value;
   {
     NoGrad guard;
-    value = PyObject_CallOneArg(unpack, object);
+    value = steal(PyObject_CallOneArg(packed.unpack.get(), object.get()));
   }
-  Py_DECREF(unpack);
-  Py_DECREF(object);
-  Tensor* result = nullptr;
-  if (value && !is_tensor(value)) {
+  if (!value) return nullptr;
+  if (!is_tensor(value.get())) {
     PyErr_Format(PyExc_TypeError,
                  "[saved_tensors_hooks] Output of saved tensor unpack_hook expected to be a Tensor "
                  "but got result of type %s\nhint: return what pack was given",
-                 Py_TYPE(value)->tp_name);
-  } else if (value) {
-    Tensor* data = tensor_of(value);
-    // A leaf keeps its accumulator, an interior tensor its node: both are an edge.
-    const bool history = grad_mode.enabled && requires_grad && differentiable(data->dtype);
-    if (history && edge.node && edge.node->kind == NodeKind::Accumulate) {
-      result = tensor_of(Py_NewRef(edge.node->object));
-    } else {
-      result =
-          history ? with_history(data, edge.node, edge.index, true) : tensor_of(Py_NewRef(value));
-    }
+                 Py_TYPE(value.get())->tp_name);
+    return nullptr;
   }
-  Py_XDECREF(value);
-  Py_XDECREF(object_of(edge.node));
-  return result;
+  Tensor* data = tensor_of(value.get());
+  // A leaf keeps its accumulator, an interior tensor its node: both are an edge.
+  if (!grad_mode.enabled || !packed.requires_grad || !differentiable(data->dtype)) {
+    return tensor_of(value.release());
+  }
+  if (history && history->kind == NodeKind::Accumulate) {
+    return tensor_of(Py_NewRef(history->object));
+  }
+  return with_history(data, history.get(), index, true);
 }
 
 // ---------------------------------------------------------------- views
@@ -213,8 +199,7 @@ bool same_parts(const Tensor* base, const Tensor* view) {
 void settle_history(Autograd* a) {
   if (!a->node || !a->node->dissolved) return;
   const Edge front = front_of({a->node, a->output_index});
-  Py_INCREF(object_of(front.node));
-  Py_DECREF(object_of(std::exchange(a->node, front.node)));
+  assign(a->node, share(front.node));
   a->output_index = static_cast<uint32_t>(front.index);
 }
 
@@ -229,7 +214,7 @@ void move_retained(Autograd* a, Node* to, uint32_t to_index) {
       ++i;
       continue;
     }
-    to->extras->retained.push_back({to_index, all[i].reference});
+    to->extras->retained.push_back({to_index, std::move(all[i].reference)});
     all.erase(all.begin() + static_cast<std::ptrdiff_t>(i));
   }
 }
@@ -239,17 +224,13 @@ bool attach_strided_history(Tensor* view) {
   Autograd* a = view->autograd;
   Tensor* base = a->base;
   if (!same_parts(base, view)) return false;
-  Node* node = node_new(NodeKind::AsStrided, 1, 0, 0);
-  if (!node) return false;
-  const bool fine = node_extras(node) && gradient_edge(base, &node->edge(0));
-  if (fine) {
-    node->extras->view = view_geometry(base, view);
-    if (a->retains_grad) move_retained(a, node, 0);
-    set_history(view, node, 0);
-    a->view_version = view->version();
-  }
-  Py_DECREF(object_of(node));
-  return fine;
+  const auto node = steal(node_new(NodeKind::AsStrided, 1, 0, 0));
+  if (!node || !node_extras(node.get()) || !gradient_edge(base, &node->edge(0))) return false;
+  node->extras->view = view_geometry(base, view);
+  if (a->retains_grad) move_retained(a, node.get(), 0);
+  set_history(view, node.get(), 0);
+  a->view_version = view->version();
+  return true;
 }
 
 bool refresh_view(Tensor* view) {
@@ -301,18 +282,15 @@ Node* node_of_call(const Instance* instance, const Call& call, PyObject** output
     scalars += s.kind == Source::ScalarArgument;
     if (s.kind == Source::GradOutput && s.index >= outputs_taken) outputs_taken = s.index + 1;
   }
-  Node* node = node_new(NodeKind::Plan, backward.targets.size(), saved, scalars);
+  auto node = steal(node_new(NodeKind::Plan, backward.targets.size(), saved, scalars));
   if (!node) return nullptr;
-  node->instance = const_cast<Instance*>(instance);
-  instance_incref(node->instance);
+  node->instance = share(const_cast<Instance*>(instance)).release();
   if (active_recorder) node->recorded = record_place(instance);
   node->output_count = static_cast<uint32_t>(outputs_taken);
   node->visible_count = static_cast<uint32_t>(instance->plan->visible);
-  if (fill_edges(node, backward, call) && fill_saved(node, backward, call, outputs) &&
-      note_anomaly(node))
-    return node;
-  Py_DECREF(object_of(node));
-  return nullptr;
+  const bool fine = fill_edges(node.get(), backward, call) &&
+                    fill_saved(node.get(), backward, call, outputs) && note_anomaly(node.get());
+  return fine ? node.release() : nullptr;
 }
 
 bool is_mutated(const Plan* plan, int32_t slot) {
@@ -378,16 +356,13 @@ bool attach_inplace_outputs(Node* node, const Call& call, PyObject** outputs) {
 
 bool overwrite_history(Tensor* target, const Instance* instance) {
   if (!differentiable(target->dtype) || !needs_gradient(target)) return true;
-  Node* node = node_new(NodeKind::Constant, 1, 0, 0);
+  const auto node = steal(node_new(NodeKind::Constant, 1, 0, 0));
   if (!node) return false;
-  node->instance = const_cast<Instance*>(instance);
-  instance_incref(node->instance);
+  node->instance = share(const_cast<Instance*>(instance)).release();
   --target->version();
-  bool fine = gradient_edge(target, &node->edge(0));
+  const bool fine = gradient_edge(target, &node->edge(0));
   ++target->version();
-  fine = fine && rebase_history(target, node, 0, 0);
-  Py_DECREF(object_of(node));
-  return fine;
+  return fine && rebase_history(target, node.get(), 0, 0);
 }
 
 // One node serves the whole call, however many tensors it wrote.
@@ -407,28 +382,22 @@ bool rebase_base(Tensor* view, Node* inner, uint32_t index, size_t target_edge) 
   Tensor* base = view->autograd->base;
   if (!check_creation(view, false) || !same_parts(base, view)) return false;
   const size_t others = inner->edge_count - (target_edge != SIZE_MAX ? 1 : 0);
-  Node* copy = node_new(NodeKind::CopySlices, 1 + others, 0, 0);
-  if (!copy) return false;
-  bool fine = node_extras(copy) && gradient_edge(base, &copy->edge(0));
-  if (fine) {
-    copy->extras->view = view_geometry(base, view);
-    copy->extras->view->inner_output = index;
-    copy->extras->view->inner_target = target_edge;
-    copy->object = Py_NewRef(object_of(inner));
-    // The inner node keeps its edges: what it saved has its history in a second derivative.
-    for (size_t i = 0, to = 1; i < inner->edge_count; ++i) {
-      if (i == target_edge) continue;
-      Py_XINCREF(object_of(inner->edge(i).node));
-      copy->edge(to++) = inner->edge(i);
-    }
-    Autograd* a = base->autograd ? base->autograd : tensor_autograd(base);
-    fine = a && note_anomaly(copy);
-    if (fine && a->retains_grad) move_retained(a, copy, 0);
-    if (fine) set_history(base, copy, 0);
-    fine = fine && attach_strided_history(view);
+  const auto copy = steal(node_new(NodeKind::CopySlices, 1 + others, 0, 0));
+  if (!copy || !node_extras(copy.get()) || !gradient_edge(base, &copy->edge(0))) return false;
+  copy->extras->view = view_geometry(base, view);
+  copy->extras->view->inner_output = index;
+  copy->extras->view->inner_target = target_edge;
+  copy->object = Py_NewRef(object_of(inner));
+  // The inner node keeps its edges: what it saved has its history in a second derivative.
+  for (size_t i = 0, to = 1; i < inner->edge_count; ++i) {
+    if (i == target_edge) continue;
+    copy->edge(to++) = {share(inner->edge(i).node).release(), inner->edge(i).index};
   }
-  Py_DECREF(object_of(copy));
-  return fine;
+  Autograd* a = base->autograd ? base->autograd : tensor_autograd(base);
+  if (!a || !note_anomaly(copy.get())) return false;
+  if (a->retains_grad) move_retained(a, copy.get(), 0);
+  set_history(base, copy.get(), 0);
+  return attach_strided_history(view);
 }
 
 }  // namespace
@@ -437,9 +406,7 @@ bool rebase_base(Tensor* view, Node* inner, uint32_t index, size_t target_edge) 
 bool note_anomaly(Node* node) {
   if (!anomaly_recorder) return true;
   NoGrad guard;
-  PyObject* result = PyObject_CallOneArg(anomaly_recorder, object_of(node));
-  Py_XDECREF(result);
-  return result != nullptr;
+  return static_cast<bool>(steal(PyObject_CallOneArg(anomaly_recorder, object_of(node))));
 }
 
 constexpr int kSpareAutograds = 1024;
@@ -463,10 +430,7 @@ OutputMetadata metadata_of(const Tensor* t) {
 Node* accumulator_of(Tensor* leaf) {
   Autograd* a = tensor_autograd(leaf);
   if (!a) return nullptr;
-  if (a->accumulator) {
-    Py_INCREF(object_of(a->accumulator));
-    return a->accumulator;
-  }
+  if (a->accumulator) return share(a->accumulator).release();
   Node* node = node_new(NodeKind::Accumulate, 0, 0, 0);
   if (!node) return nullptr;
   node->object = Py_NewRef(object_of(leaf));
@@ -481,8 +445,7 @@ bool gradient_edge(Tensor* t, Edge* out) {
   if (a->base && !refresh_view(t)) return false;
   settle_history(a);
   if (a->node) {
-    Py_INCREF(object_of(a->node));
-    *out = {a->node, a->output_index};
+    *out = {share(a->node).release(), a->output_index};
     return true;
   }
   if (!needs_gradient(t)) return true;
@@ -493,12 +456,9 @@ bool gradient_edge(Tensor* t, Edge* out) {
 void set_history(Tensor* t, Node* node, uint32_t index) {
   Autograd* a = tensor_autograd(t);
   if (!a) return;
-  Node* old = a->node;
-  Py_INCREF(object_of(node));
-  a->node = node;
   a->output_index = index;
   a->requires_grad = false;
-  Py_XDECREF(object_of(old));
+  assign(a->node, share(node));
   if (active_recorder) record_taped(t);
 }
 
@@ -539,16 +499,13 @@ Tensor* unpack_saved(Node* node, size_t position) {
   const Saved& saved = node->saved(position);
   if (!saved.object) return nullptr;
   if (saved.packed) return unpack_hooked(node, saved);
-  Tensor* t = tensor_of(Py_NewRef(saved.object));  // another backward may release the node
+  auto t = share(tensor_of(saved.object));  // another backward may release the node
   if (t->version() != saved.version) {
-    raise_modified(node, saved, t);
-    Py_DECREF(object_of(t));
+    raise_modified(node, saved, t.get());
     return nullptr;
   }
-  if (!saved.output || !grad_mode.enabled || !differentiable(t->dtype)) return t;
-  Tensor* alias = with_history(t, node, saved.output - 1u, false);
-  Py_DECREF(object_of(t));
-  return alias;
+  if (!saved.output || !grad_mode.enabled || !differentiable(t->dtype)) return t.release();
+  return with_history(t.get(), node, saved.output - 1u, false);
 }
 
 bool mark_view_as(Tensor* view, Tensor* base, ViewCreation creation) {
@@ -559,9 +516,7 @@ bool mark_view_as(Tensor* view, Tensor* base, ViewCreation creation) {
   if (from && from->base && from->view_creation)
     creation = static_cast<ViewCreation>(from->view_creation);
   Tensor* root = from && from->base ? from->base : base;
-  Tensor* old = a->base;
-  a->base = tensor_of(Py_NewRef(object_of(root)));
-  Py_XDECREF(object_of(old));
+  assign(a->base, share(root));
   a->view_version = view->version();
   a->view_creation = static_cast<uint8_t>(creation);
   view->flags |= kIsView;
@@ -599,15 +554,14 @@ bool tape_record(const Instance* instance, const Call& call, PyObject** outputs)
           differentiable(spec.dtype);
   }
   if (!any) return true;
-  Node* node = node_of_call(instance, call, outputs);
+  const auto node = steal(node_of_call(instance, call, outputs));
   if (!node) return false;
   for (int32_t k = 0; k < plan->visible; ++k) {
     const OutputSpec& spec = plan->outputs[k];
     if (spec.kind != OutputSpec::New && spec.kind != OutputSpec::Alias) continue;
     if (outputs[k] && spec.tracked && differentiable(spec.dtype))
-      set_history(tensor_of(outputs[k]), node, static_cast<uint32_t>(k));
+      set_history(tensor_of(outputs[k]), node.get(), static_cast<uint32_t>(k));
   }
-  Py_DECREF(object_of(node));
   return !PyErr_Occurred();
 }
 
@@ -632,16 +586,14 @@ bool tape_after_inplace(Tensor* target, const Instance* instance, const Call& ca
     return !was_written(target, plan, call) || overwrite_history(target, instance);
   }
   if (recorded_already(target, plan, call, outputs)) return true;
-  Node* node;
+  Ref<Node> node;
   {
     BeforeWrite before(plan, call);
-    node = node_of_call(instance, call, outputs);
+    node = steal(node_of_call(instance, call, outputs));
   }
   if (!node) return false;
-  date_saved_outputs(node);
-  const bool fine = attach_inplace_outputs(node, call, outputs);
-  Py_DECREF(object_of(node));
-  return fine;
+  date_saved_outputs(node.get());
+  return attach_inplace_outputs(node.get(), call, outputs);
 }
 
 // Whether a call gave several views of the tensor that output k is a view of.

@@ -66,9 +66,10 @@ union Cell {  // edges first, then saved tensors, then scalars
 };
 static_assert(sizeof(Cell) == 16);
 
-struct Packed {      // a tensor that went through saved_tensors_hooks
-  PyObject* unpack;  // owned
-  Edge edge;         // history of the tensor (its own node for outputs: null, restored on unpack)
+struct Packed {  // a tensor that went through saved_tensors_hooks
+  Ref<> unpack;
+  Ref<Node> node;  // history of the tensor (its own node for outputs: null, restored on unpack)
+  uint64_t index;
   bool requires_grad;
 };
 
@@ -90,17 +91,17 @@ struct ViewGeometry {  // CopySlices, AsStrided
 
 struct RetainedOutput {
   uint32_t index;
-  PyObject* reference;  // owned weak reference to the tensor
+  Ref<> reference;  // a weak one, to the tensor
 };
 
 struct ListGeometry;  // lists.h
 
-struct NodeExtras {                     // what few nodes have
-  PyObject* metadata = nullptr;         // dict
-  PyObject* prehooks = nullptr;         // OrderedDict: before the node, on output gradients
-  PyObject* posthooks = nullptr;        // OrderedDict: after the node
-  PyObject* inner = nullptr;            // (inputs, node per result): see node_view.cpp
-  std::vector<PyObject*> tensor_hooks;  // per output: OrderedDict or null
+struct NodeExtras {                 // what few nodes have
+  Ref<> metadata;                   // dict
+  Ref<> prehooks;                   // OrderedDict: before the node, on output gradients
+  Ref<> posthooks;                  // OrderedDict: after the node
+  Ref<> inner;                      // (inputs, node per result): see node_view.cpp
+  std::vector<Ref<>> tensor_hooks;  // per output: OrderedDict or null
   std::vector<RetainedOutput> retained;
   std::vector<Packed> packed;
   std::vector<OutputMetadata> outputs;  // where the Plan does not tell
@@ -155,11 +156,23 @@ struct Node {
 
 extern PyTypeObject* NodeType;
 
-inline PyObject* object_of(Tensor* t) { return reinterpret_cast<PyObject*>(t); }
 inline PyObject* object_of(Node* n) { return reinterpret_cast<PyObject*>(n); }
-inline Tensor* tensor_of(PyObject* o) { return reinterpret_cast<Tensor*>(o); }
 inline Node* node_of(PyObject* o) { return reinterpret_cast<Node*>(o); }
 inline bool is_node(PyObject* o) { return PyObject_TypeCheck(o, NodeType); }
+
+struct Tensors {  // owned, entries may be null
+  std::vector<Tensor*> values;
+
+  explicit Tensors(size_t count) : values(count, nullptr) {}
+  Tensors(Tensor* const* from, size_t count) : values(from, from + count) {
+    for (Tensor* t : values) Py_XINCREF(object_of(t));
+  }
+  ~Tensors() {
+    for (Tensor*& t : values) drop(t);
+  }
+  Tensors(const Tensors&) = delete;
+  Tensors& operator=(const Tensors&) = delete;
+};
 
 // ---------------------------------------------------------------- node.cpp
 constexpr uint64_t kAccumulateSequence = UINT64_MAX;
@@ -231,6 +244,13 @@ PyObject* call_helper(const char* module, const char* name, PyObject* const* arg
 
 // ---------------------------------------------------------------- engine_nodes.cpp
 PyObject* invoke(PyObject* callable, PyObject* const* args, Py_ssize_t count);
+template <typename... T>
+  requires Objects<T...>
+PyObject* invoke(PyObject* callable, const T&... arguments) {
+  PyObject* const values[] = {object_of(arguments)...};
+  const bool complete = callable && (object_of(arguments) && ...);
+  return complete ? invoke(callable, values, sizeof...(arguments)) : nullptr;
+}
 // *slot = value (stolen); false when value is null.
 bool replace_tensor(Tensor** slot, PyObject* value);
 bool add_gradient(Tensor** slot, Tensor* grad);  // *slot += grad (stolen)

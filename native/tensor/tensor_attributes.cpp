@@ -299,7 +299,7 @@ PyObject* get_backward_hooks(PyObject* self, void*) {
   PyObject* hooks = a ? a->hooks : nullptr;
   const NodeExtras* extras = a && a->node ? a->node->extras : nullptr;
   if (extras && a->output_index < extras->tensor_hooks.size())
-    hooks = extras->tensor_hooks[a->output_index];
+    hooks = extras->tensor_hooks[a->output_index].get();
   return Py_NewRef(hooks ? hooks : Py_None);
 }
 PyObject* method_is_view(PyObject* self, PyObject*) {
