@@ -244,6 +244,13 @@ float minifloat_to_float(DType t, uint8_t code);
 bool store_scalar(void* at, DType dtype, PyObject* value);
 PyObject* load_scalar(const void* at, DType dtype);
 
+// Runs a body that may grow containers; false when memory is exhausted (no exception is set).
+bool run_growth(void (*body)(void*), void* context);
+template <typename Body>
+bool grow(Body body) {
+  return run_growth([](void* context) { (*static_cast<Body*>(context))(); }, &body);
+}
+
 // ---------------------------------------------------------------- threads
 int get_num_threads();
 void set_num_threads(int n);

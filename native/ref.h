@@ -77,17 +77,21 @@ void assign(T*& slot, Ref<T> value) {
   steal(std::exchange(slot, value.release()));
 }
 
-// A tuple or list of `count` new references, entry(i) each. Null + exception if one of them is
-// null.
+// Fills a fresh tuple (stolen) with new references, entry(i) each. Null + exception if one is null.
 template <typename Entry>
-PyObject* build_tuple(size_t count, Entry entry) {
-  auto tuple = steal(PyTuple_New(static_cast<Py_ssize_t>(count)));
-  for (size_t i = 0; tuple && i < count; ++i) {
-    PyObject* object = entry(i);
+PyObject* fill_tuple(PyObject* fresh, Entry entry) {
+  auto tuple = steal(fresh);
+  const Py_ssize_t count = tuple ? PyTuple_GET_SIZE(fresh) : 0;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* object = entry(static_cast<size_t>(i));
     if (!object) return nullptr;
-    PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), object);
+    PyTuple_SET_ITEM(fresh, i, object);
   }
   return tuple.release();
+}
+template <typename Entry>
+PyObject* build_tuple(size_t count, Entry entry) {
+  return fill_tuple(PyTuple_New(static_cast<Py_ssize_t>(count)), entry);
 }
 template <typename Entry>
 PyObject* build_list(size_t count, Entry entry) {
@@ -98,6 +102,12 @@ PyObject* build_list(size_t count, Entry entry) {
     PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), object);
   }
   return list.release();
+}
+
+// Appends a new reference, which is stolen; false when it is null.
+inline bool append_item(PyObject* list, PyObject* entry) {
+  const auto item = steal(entry);
+  return item && PyList_Append(list, entry) == 0;
 }
 
 // A pointer or handle as a borrowed object; others of the core's types have overloads of their own.
@@ -113,17 +123,22 @@ PyObject* or_none(const T& object) {
 template <typename... T>
 concept Objects = requires(const T&... objects) { (object_of(objects), ...); };
 
-// Calls with borrowed arguments. Null when the callable or an argument is: its exception is set.
+template <typename T>
+constexpr bool missing(const T&) {
+  return false;
+}
+template <typename T>
+bool missing(const Ref<T>& argument) {
+  return !argument;
+}
+// Calls with borrowed arguments. Null when the callable or a handle is: its exception is set.
 template <typename... T>
   requires Objects<T...>
 PyObject* call_object(PyObject* callable, const T&... arguments) {
+  if (!callable || (missing(arguments) || ...)) return nullptr;
   PyObject* values[] = {nullptr, object_of(arguments)...};
-  constexpr size_t count = sizeof...(arguments);
-  for (size_t i = 1; i <= count; ++i) {
-    if (!values[i]) return nullptr;
-  }
-  if (!callable) return nullptr;
-  return PyObject_Vectorcall(callable, values + 1, count | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+  constexpr size_t count = sizeof...(arguments) | PY_VECTORCALL_ARGUMENTS_OFFSET;
+  return PyObject_Vectorcall(callable, values + 1, count, nullptr);
 }
 // A module's attribute; new reference.
 inline PyObject* import_attribute(const char* module, const char* name) {
@@ -134,7 +149,7 @@ inline PyObject* import_attribute(const char* module, const char* name) {
 template <typename... T>
   requires Objects<T...>
 PyObject* call_helper(const char* module, const char* name, const T&... arguments) {
-  if (!(object_of(arguments) && ...)) return nullptr;
+  if ((missing(arguments) || ...)) return nullptr;
   return call_object(steal(import_attribute(module, name)).get(), arguments...);
 }
 
@@ -144,6 +159,13 @@ class PendingError {
   PendingError() { PyErr_Fetch(type_.slot(), value_.slot(), traceback_.slot()); }
   PendingError(const PendingError&) = delete;
   PendingError& operator=(const PendingError&) = delete;
+  explicit operator bool() const { return static_cast<bool>(type_); }
+  // The exception object, borrowed.
+  PyObject* value() {
+    PyErr_NormalizeException(type_.slot(), value_.slot(), traceback_.slot());
+    return value_.get();
+  }
+  Ref<>& traceback() { return traceback_; }
   void restore() { PyErr_Restore(type_.release(), value_.release(), traceback_.release()); }
 
  private:

@@ -52,7 +52,7 @@ SANITIZE_FLAGS = {
 # give up its reference without the GIL, a crash. So only units that never hold a reference while
 # Python may run are built with exceptions: those that must survive a `std::bad_alloc`.
 NO_EXCEPTIONS_FLAGS = ("-fno-exceptions", "-fasynchronous-unwind-tables")
-UNITS_THAT_CATCH = frozenset({"allocator", "profile", "threads"})
+UNITS_THAT_CATCH = frozenset({"allocator", "growth", "threads"})
 # What most units read first, and half of the time that they take. One whose optimisation is set by
 # a pragma must read it before all else. Sanitizer builds do without: they find missing includes.
 PRECOMPILED = "call/op_internal.h"

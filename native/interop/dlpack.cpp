@@ -46,8 +46,6 @@ constexpr const char* kUsedName = "used_dltensor";
 constexpr const char* kVersionedName = "dltensor_versioned";
 constexpr const char* kUsedVersionedName = "used_dltensor_versioned";
 
-Tensor* as_tensor(PyObject* object) { return reinterpret_cast<Tensor*>(object); }
-
 DLDataType to_dl(DType t) {
   const auto bits = static_cast<uint8_t>(8 * item_size(t));
   if (t == DType::E2M1FNX2) return {dtype_info(t).dlpack_code, 4, 2};
@@ -171,7 +169,7 @@ PyObject* method_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO", const_cast<char**>(names), &stream,
                                    &max_version, &device, &copy))
     return nullptr;
-  Tensor* t = as_tensor(self);
+  Tensor* t = tensor_of(self);
   if (stream != Py_None && !(PyLong_Check(stream) && PyLong_AsLong(stream) == -1)) {
     PyErr_SetString(PyExc_BufferError,
                     "[__dlpack__] stream must be None on cpu\nhint: leave it out");
@@ -185,14 +183,11 @@ PyObject* method_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
     versioned = major >= 1;
   }
   if (copy != Py_True) return export_capsule(t, versioned, false);
-  Tensor* duplicate = tensor_from_python("__dlpack__", self, nullptr);
-  if (!duplicate) return nullptr;
-  PyObject* capsule = export_capsule(duplicate, versioned, true);
-  Py_DECREF(reinterpret_cast<PyObject*>(duplicate));
-  return capsule;
+  const auto duplicate = steal(tensor_from_python("__dlpack__", self, nullptr));
+  return duplicate ? export_capsule(duplicate.get(), versioned, true) : nullptr;
 }
 PyObject* method_dlpack_device(PyObject* self, PyObject*) {
-  if (as_tensor(self)->device.kind != DeviceKind::CPU) {
+  if (tensor_of(self)->device.kind != DeviceKind::CPU) {
     PyErr_SetString(
         PyExc_ValueError,
         "[__dlpack_device__] DLPack knows no meta device\nhint: make the tensor on cpu");
@@ -282,26 +277,22 @@ PyObject* import_capsule(PyObject* capsule) {
 }
 
 PyObject* request_capsule(PyObject* object, PyObject* copy) {
-  PyObject* method = PyObject_GetAttrString(object, "__dlpack__");
+  const auto method = steal(PyObject_GetAttrString(object, "__dlpack__"));
   if (!method) {
     PyErr_Clear();
     PyErr_Format(PyExc_TypeError,
-                 "[from_dlpack] '%s' object has no __dlpack__ method\nhint: use as_tensor()",
+                 "[from_dlpack] '%s' object has no __dlpack__ method\nhint: use tensor_of()",
                  Py_TYPE(object)->tp_name);
     return nullptr;
   }
-  PyObject* kwargs = Py_BuildValue("{s:(ii)}", "max_version", 1, 0);
-  PyObject* none = PyTuple_New(0);
-  PyObject* capsule = nullptr;
-  if (kwargs && none && (copy == Py_None || PyDict_SetItemString(kwargs, "copy", copy) == 0))
-    capsule = PyObject_Call(method, none, kwargs);
+  const auto kwargs = steal(Py_BuildValue("{s:(ii)}", "max_version", 1, 0));
+  if (!kwargs) return nullptr;
+  if (copy != Py_None && PyDict_SetItemString(kwargs.get(), "copy", copy) < 0) return nullptr;
+  PyObject* capsule = PyObject_VectorcallDict(method.get(), nullptr, 0, kwargs.get());
   if (!capsule && copy == Py_None && PyErr_ExceptionMatches(PyExc_TypeError)) {
     PyErr_Clear();  // a producer of before version 1 takes no max_version
-    capsule = PyObject_CallNoArgs(method);
+    capsule = PyObject_CallNoArgs(method.get());
   }
-  Py_XDECREF(kwargs);
-  Py_XDECREF(none);
-  Py_DECREF(method);
   return capsule;
 }
 
@@ -314,11 +305,8 @@ PyObject* py_from_dlpack(PyObject*, PyObject* args, PyObject* kwargs) {
       (device_argument != Py_None && !device_from_object(device_argument, &device)))
     return nullptr;
   if (PyCapsule_CheckExact(object)) return import_capsule(object);
-  PyObject* capsule = request_capsule(object, copy);
-  if (!capsule) return nullptr;
-  PyObject* result = import_capsule(capsule);
-  Py_DECREF(capsule);
-  return result;
+  const auto capsule = steal(request_capsule(object, copy));
+  return capsule ? import_capsule(capsule.get()) : nullptr;
 }
 PyObject* py_to_dlpack(PyObject*, PyObject* tensor) {
   if (!is_tensor(tensor)) {
@@ -326,7 +314,7 @@ PyObject* py_to_dlpack(PyObject*, PyObject* tensor) {
                  Py_TYPE(tensor)->tp_name);
     return nullptr;
   }
-  return exportable(as_tensor(tensor)) ? export_capsule(as_tensor(tensor), false, false) : nullptr;
+  return exportable(tensor_of(tensor)) ? export_capsule(tensor_of(tensor), false, false) : nullptr;
 }
 
 PyCFunction with_keywords(PyObject* (*function)(PyObject*, PyObject*, PyObject*)) {

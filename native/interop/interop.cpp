@@ -9,9 +9,6 @@
 namespace fb {
 namespace {
 
-Tensor* as_tensor(PyObject* object) { return reinterpret_cast<Tensor*>(object); }
-PyObject* as_object(Tensor* t) { return reinterpret_cast<PyObject*>(t); }
-
 // ---------------------------------------------------------------- nested data -> tensor
 struct Shape {
   int ndim = 0;
@@ -30,34 +27,29 @@ bool is_sequence(PyObject* o) {
 
 // The shape along the first elements; consistency is checked while the data is read.
 bool find_shape(const char* op, PyObject* data, Shape* shape) {
-  PyObject* at = Py_NewRef(data);
-  while (is_sequence(at) && !is_tensor(at) && !is_numpy_scalar(at)) {
-    const Py_ssize_t count = PySequence_Size(at);
-    if (count < 0 && numpy_array(at)) {  // a 0-dim array has no len()
+  auto at = share(data);
+  while (is_sequence(at.get()) && !is_tensor(at.get()) && !is_numpy_scalar(at.get())) {
+    const Py_ssize_t count = PySequence_Size(at.get());
+    if (count < 0 && numpy_array(at.get())) {  // a 0-dim array has no len()
       PyErr_Clear();
       break;
     }
-    if (count < 0 || shape->ndim == kMaxDims) {
-      if (count >= 0)
-        PyErr_Format(PyExc_ValueError,
-                     "[%s] too many dimensions: the limit is %d\nhint: a list inside itself?", op,
-                     kMaxDims);
-      Py_DECREF(at);
+    if (count >= 0 && shape->ndim == kMaxDims) {
+      PyErr_Format(PyExc_ValueError,
+                   "[%s] too many dimensions: the limit is %d\nhint: a list inside itself?", op,
+                   kMaxDims);
       return false;
     }
+    if (count < 0) return false;
     shape->sizes[shape->ndim++] = count;
     if (count == 0) break;
-    PyObject* first = PySequence_GetItem(at, 0);
-    Py_DECREF(at);
-    if (!first) return false;
-    at = first;
+    at = steal(PySequence_GetItem(at.get(), 0));
+    if (!at) return false;
   }
-  const bool text = shape->ndim > 0 && is_text(at);
-  if (text)
-    PyErr_Format(PyExc_ValueError, "[%s] too many dimensions '%s'\nhint: pass numbers", op,
-                 Py_TYPE(at)->tp_name);
-  Py_DECREF(at);
-  return !text;
+  if (shape->ndim == 0 || !is_text(at.get())) return true;
+  PyErr_Format(PyExc_ValueError, "[%s] too many dimensions '%s'\nhint: pass numbers", op,
+               Py_TYPE(at.get())->tp_name);
+  return false;
 }
 
 bool cannot_infer(const char* op, PyObject* object) {
@@ -75,7 +67,7 @@ bool infer_dtype(const char* op, PyObject* o, DType* out, int depth) {
   if (PyBool_Check(o)) return *out = DType::Bool, true;
   if (PyLong_Check(o)) return *out = DType::I64, true;
   if (PyFloat_CheckExact(o)) return *out = default_dtype(), true;
-  if (is_tensor(o)) return *out = as_tensor(o)->dtype, true;
+  if (is_tensor(o)) return *out = tensor_of(o)->dtype, true;
   if (is_numpy_scalar(o) || numpy_array(o)) return numpy_dtype_of(op, o, out);
   if (PyFloat_Check(o)) return *out = default_dtype(), true;
   if (PyComplex_Check(o)) return *out = to_complex(default_dtype()), true;
@@ -88,19 +80,17 @@ bool infer_dtype(const char* op, PyObject* o, DType* out, int depth) {
                  op, kMaxDims);
     return false;
   }
-  PyObject* items = PySequence_Fast(o, "not a sequence");
+  const auto items = steal(PySequence_Fast(o, "not a sequence"));
   if (!items) return false;
-  const Py_ssize_t count = PySequence_Fast_GET_SIZE(items);
+  const Py_ssize_t count = PySequence_Fast_GET_SIZE(items.get());
   DType result = default_dtype();
-  bool good = true;
-  for (Py_ssize_t i = 0; good && i < count; ++i) {
+  for (Py_ssize_t i = 0; i < count; ++i) {
     DType item;
-    good = infer_dtype(op, PySequence_Fast_GET_ITEM(items, i), &item, depth + 1);
-    if (good) result = i == 0 ? item : promote_types(result, item);
+    if (!infer_dtype(op, PySequence_Fast_GET_ITEM(items.get(), i), &item, depth + 1)) return false;
+    result = i == 0 ? item : promote_types(result, item);
   }
-  Py_DECREF(items);
   *out = result;
-  return good;
+  return true;
 }
 
 struct Reader {
@@ -132,49 +122,46 @@ struct Reader {
                    op, static_cast<long long>(shape->sizes[dim]), dim, Py_TYPE(o)->tp_name);
       return false;
     }
-    PyObject* items = PySequence_Fast(o, "not a sequence");
+    const auto items = steal(PySequence_Fast(o, "not a sequence"));
     if (!items) return false;
-    const Py_ssize_t count = PySequence_Fast_GET_SIZE(items);
-    bool good = count == shape->sizes[dim];
-    if (!good)
+    const Py_ssize_t count = PySequence_Fast_GET_SIZE(items.get());
+    if (count != shape->sizes[dim]) {
       PyErr_Format(PyExc_ValueError,
                    "[%s] expected sequence of length %lld at dim %d (got %zd)\n"
                    "hint: all items of a list need the same shape",
                    op, static_cast<long long>(shape->sizes[dim]), dim, count);
-    // The size is read again each time: converting an item may run code that changes the list.
-    for (Py_ssize_t i = 0; good && i < count; ++i) {
-      if (i >= PySequence_Fast_GET_SIZE(items)) {
-        PyErr_Format(PyExc_RuntimeError, "[%s] the list changed while it was read", op);
-        good = false;
-        break;
-      }
-      PyObject* item = Py_NewRef(PySequence_Fast_GET_ITEM(items, i));
-      good = read(item, dim + 1);
-      Py_DECREF(item);
+      return false;
     }
-    Py_DECREF(items);
-    return good;
+    // The size is read again each time: converting an item may run code that changes the list.
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      if (i >= PySequence_Fast_GET_SIZE(items.get())) {
+        PyErr_Format(PyExc_RuntimeError, "[%s] the list changed while it was read", op);
+        return false;
+      }
+      const auto item = share(PySequence_Fast_GET_ITEM(items.get(), i));
+      if (!read(item.get(), dim + 1)) return false;
+    }
+    return true;
   }
 };
 
 // A copy in row-major order, converted to `dtype`.
 Tensor* copy_converted(Tensor* source, DType dtype) {
   if (!tensor_materialise(source, "tensor(tensor)")) return nullptr;
-  Tensor* result = tensor_empty(dtype, source->device, source->ndim, source->sizes());
-  if (!result || source->device.kind != DeviceKind::CPU) return result;
+  auto result = steal(tensor_empty(dtype, source->device, source->ndim, source->sizes()));
+  if (!result || source->device.kind != DeviceKind::CPU) return result.release();
   char* to = result->data();
   const int64_t step = item_size(dtype);
   if (dtype == source->dtype) {
     copy_block(to, source->data(), step, block_of(source, result->strides(), source->strides()));
-    return result;
+    return result.release();
   }
   bool good = true;
   for_each_element(source, [&](const char* from) {
     good = good && convert_element(to, dtype, from, source->dtype);
     to += step;
   });
-  if (!good) tensor_drop(&result);
-  return result;
+  return good ? result.release() : nullptr;
 }
 
 PyObject* list_of(const Tensor* t, int dim, const char* at) {
@@ -182,21 +169,14 @@ PyObject* list_of(const Tensor* t, int dim, const char* at) {
   // A stride that nobody walks along may be any number.
   const bool walked = t->numel != 0 && t->sizes()[dim] > 1;
   const int64_t step = walked ? t->strides()[dim] * item_size(t->dtype) : 0;
-  PyObject* list = PyList_New(static_cast<Py_ssize_t>(t->sizes()[dim]));
-  for (int64_t i = 0; list && i < t->sizes()[dim]; ++i) {
-    PyObject* item = list_of(t, dim + 1, at + i * step);
-    if (!item) {
-      Py_CLEAR(list);
-    } else {
-      PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), item);
-    }
-  }
-  return list;
+  return build_list(static_cast<size_t>(t->sizes()[dim]), [&](size_t i) {
+    return list_of(t, dim + 1, at + static_cast<int64_t>(i) * step);
+  });
 }
 
 // ---------------------------------------------------------------- methods
 PyObject* method_item(PyObject* self, PyObject*) {
-  Tensor* t = as_tensor(self);
+  Tensor* t = tensor_of(self);
   if (t->numel != 1) {
     PyErr_Format(PyExc_RuntimeError,
                  "[item] a Tensor with %lld elements cannot be converted to Scalar\n"
@@ -206,19 +186,18 @@ PyObject* method_item(PyObject* self, PyObject*) {
   }
   return tensor_item_shown(t);
 }
-PyObject* method_tolist(PyObject* self, PyObject*) { return tensor_to_list(as_tensor(self)); }
+PyObject* method_tolist(PyObject* self, PyObject*) { return tensor_to_list(tensor_of(self)); }
 PyObject* method_complex(PyObject* self, PyObject*) {
-  if (as_tensor(self)->numel != 1) {
+  if (tensor_of(self)->numel != 1) {
     PyErr_Format(PyExc_ValueError,
                  "[complex] only one element tensors can be converted to Python scalars: this one "
                  "has %lld\nhint: use tolist()",
-                 static_cast<long long>(as_tensor(self)->numel));
+                 static_cast<long long>(tensor_of(self)->numel));
     return nullptr;
   }
-  PyObject* value = tensor_item_shown(as_tensor(self));
+  const auto value = steal(tensor_item_shown(tensor_of(self)));
   if (!value) return nullptr;
-  const Py_complex number = PyComplex_AsCComplex(value);
-  Py_DECREF(value);
+  const Py_complex number = PyComplex_AsCComplex(value.get());
   return PyErr_Occurred() ? nullptr : PyComplex_FromCComplex(number);
 }
 
@@ -231,10 +210,9 @@ bool optional_dtype(PyObject* object, DType* value, const DType** out) {
 }
 bool finish_requires_grad(Tensor** t, int requires_grad) {
   if (!*t || !requires_grad) return *t != nullptr;
-  PyObject* result = PyObject_CallMethod(as_object(*t), "requires_grad_", nullptr);
-  if (!result) tensor_drop(t);
-  Py_XDECREF(result);
-  return result != nullptr;
+  if (steal(PyObject_CallMethod(object_of(*t), "requires_grad_", nullptr))) return true;
+  drop(*t);
+  return false;
 }
 
 PyObject* py_tensor_from_python(PyObject*, PyObject* args, PyObject* kwargs) {
@@ -249,7 +227,7 @@ PyObject* py_tensor_from_python(PyObject*, PyObject* args, PyObject* kwargs) {
     return nullptr;
   Tensor* t = tensor_from_python("tensor", data, wanted);
   finish_requires_grad(&t, requires_grad);
-  return as_object(t);
+  return object_of(t);
 }
 
 // Parses (dtype, device) with the defaults of new tensors.
@@ -272,7 +250,7 @@ PyObject* py_tensor_empty(PyObject*, PyObject* args, PyObject* kwargs) {
       !options(dtype_argument, device_argument, &dtype, &device))
     return nullptr;
   const int ndim = parse_sizes("empty", sizes_argument, sizes);
-  return ndim < 0 ? nullptr : as_object(tensor_empty(dtype, device, ndim, sizes));
+  return ndim < 0 ? nullptr : object_of(tensor_empty(dtype, device, ndim, sizes));
 }
 
 bool parse_geometry(const char* op, PyObject* sizes_argument, PyObject* strides_argument, int* ndim,
@@ -304,7 +282,7 @@ PyObject* py_tensor_empty_strided(PyObject*, PyObject* args, PyObject* kwargs) {
   const int64_t bytes = required_bytes("empty_strided", dtype, ndim, sizes, strides, 0);
   Storage* storage = bytes < 0 ? nullptr : storage_new(bytes, device);
   if (!storage) return nullptr;
-  return as_object(tensor_new(storage, dtype, device, ndim, sizes, strides, 0));
+  return object_of(tensor_new(storage, dtype, device, ndim, sizes, strides, 0));
 }
 
 bool fits(const char* op, const Storage* storage, DType dtype, int ndim, const int64_t* sizes,
@@ -329,7 +307,7 @@ PyObject* py_tensor_alias(PyObject*, PyObject* args, PyObject* kwargs) {
                                    &source, &sizes_argument, &strides_argument, &offset_argument) ||
       !parse_geometry("as_strided", sizes_argument, strides_argument, &ndim, sizes, strides))
     return nullptr;
-  Tensor* t = as_tensor(source);
+  Tensor* t = tensor_of(source);
   int64_t offset = t->offset;
   if (offset_argument != Py_None) {
     offset = PyLong_AsLongLong(offset_argument);
@@ -338,7 +316,7 @@ PyObject* py_tensor_alias(PyObject*, PyObject* args, PyObject* kwargs) {
   if (!fits("as_strided", t->storage, t->dtype, ndim, sizes, strides, offset)) return nullptr;
   Tensor* alias = tensor_alias(t, t->dtype, ndim, sizes, strides, offset);
   if (alias) alias->flags |= kIsView;
-  return as_object(alias);
+  return object_of(alias);
 }
 PyObject* py_tensor_from_storage(PyObject*, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"storage", "dtype", "sizes", "strides", "offset", nullptr};
@@ -358,7 +336,7 @@ PyObject* py_tensor_from_storage(PyObject*, PyObject* args, PyObject* kwargs) {
   if (!storage || !fits("tensor_from_storage", storage, dtype, ndim, sizes, strides, offset))
     return nullptr;
   storage_incref(storage);
-  return as_object(tensor_new(storage, dtype, storage->device, ndim, sizes, strides, offset));
+  return object_of(tensor_new(storage, dtype, storage->device, ndim, sizes, strides, offset));
 }
 // t.set_(): the tensor looks at other memory from now on.
 PyObject* py_tensor_set(PyObject*, PyObject* args) {
@@ -371,7 +349,7 @@ PyObject* py_tensor_set(PyObject*, PyObject* args) {
       !parse_int64("set_", offset_argument, &offset) ||
       !parse_geometry("set_", sizes_argument, strides_argument, &ndim, sizes, strides))
     return nullptr;
-  Tensor* t = as_tensor(tensor);
+  Tensor* t = tensor_of(tensor);
   Storage* storage = untyped_storage_target(storage_argument);
   if (!storage || !settle_stream("set_") ||
       !fits("set_", storage, t->dtype, ndim, sizes, strides, offset))
@@ -397,13 +375,10 @@ PyObject* py_tensor_set(PyObject*, PyObject* args) {
 // Marks the exception of a question that only data could answer: its attribute `asked_by` names the
 // operator of PyTorch's inner library; here, where numbers are read, that is always the same.
 void mark_as_no_data() {
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyErr_NormalizeException(&type, &value, &traceback);
-  PyObject* name = PyUnicode_FromString("_local_scalar_dense");
-  if (!name || PyObject_SetAttrString(value, "asked_by", name) < 0) PyErr_Clear();
-  Py_XDECREF(name);
-  PyErr_Restore(type, value, traceback);
+  PendingError error;
+  const auto name = steal(PyUnicode_FromString("_local_scalar_dense"));
+  if (!name || PyObject_SetAttrString(error.value(), "asked_by", name.get()) < 0) PyErr_Clear();
+  error.restore();
 }
 
 bool has_data(const char* op, Tensor* t) {
@@ -421,7 +396,7 @@ PyObject* py_tensor_bytes(PyObject*, PyObject* argument) {
                  Py_TYPE(argument)->tp_name);
     return nullptr;
   }
-  Tensor* t = as_tensor(argument);
+  Tensor* t = tensor_of(argument);
   if (!has_data("tensor_bytes", t)) return nullptr;
   const int64_t step = item_size(t->dtype);
   PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(t->numel * step));
@@ -441,7 +416,7 @@ PyObject* py_tensor_fill_bytes(PyObject*, PyObject* args) {
   PyObject* tensor;
   Py_buffer view;
   if (!PyArg_ParseTuple(args, "O!y*", TensorType, &tensor, &view)) return nullptr;
-  Tensor* t = as_tensor(tensor);
+  Tensor* t = tensor_of(tensor);
   const int64_t step = item_size(t->dtype);
   bool good =
       record_settle_reads(t->storage, "tensor_fill_bytes") && has_data("tensor_fill_bytes", t);
@@ -503,10 +478,8 @@ namespace {
 // The function of a tensor's values, of a view of conjugates: of its resolved copy.
 template <typename F>
 auto of_resolved(Tensor* t, F function) -> decltype(function(t)) {
-  PyObject* copy = call_conjugate("resolved", reinterpret_cast<PyObject*>(t));
-  auto result = copy ? function(as_tensor(copy)) : nullptr;
-  Py_XDECREF(copy);
-  return result;
+  const auto copy = steal(tensor_of(call_conjugate("resolved", object_of(t))));
+  return copy ? function(copy.get()) : nullptr;
 }
 
 }  // namespace
@@ -534,18 +507,15 @@ PyObject* tensor_to_list(Tensor* t) {
 
 Tensor* tensor_from_python(const char* op, PyObject* data, const DType* dtype) {
   if (is_tensor(data)) {
-    if (as_tensor(data)->flags & kLazy) [[unlikely]]
-      return of_resolved(as_tensor(data), [&](Tensor* copy) {
+    if (tensor_of(data)->flags & kLazy) [[unlikely]]
+      return of_resolved(tensor_of(data), [&](Tensor* copy) {
         return tensor_from_python(op, reinterpret_cast<PyObject*>(copy), dtype);
       });
-    return copy_converted(as_tensor(data), dtype ? *dtype : as_tensor(data)->dtype);
+    return copy_converted(tensor_of(data), dtype ? *dtype : tensor_of(data)->dtype);
   }
   if (numpy_array(data)) {
-    Tensor* shared = tensor_from_numpy(op, data);
-    if (!shared) return nullptr;
-    Tensor* copy = copy_converted(shared, dtype ? *dtype : shared->dtype);
-    Py_DECREF(shared);
-    return copy;
+    const auto shared = steal(tensor_from_numpy(op, data));
+    return shared ? copy_converted(shared.get(), dtype ? *dtype : shared->dtype) : nullptr;
   }
   if (is_text(data)) return cannot_infer(op, data), nullptr;
   Shape shape;
@@ -556,11 +526,10 @@ Tensor* tensor_from_python(const char* op, PyObject* data, const DType* dtype) {
   } else if (!infer_dtype(op, data, &type, 0)) {
     return nullptr;
   }
-  Tensor* t = tensor_empty(type, Device{}, shape.ndim, shape.sizes);
+  auto t = steal(tensor_empty(type, Device{}, shape.ndim, shape.sizes));
   if (!t) return nullptr;
   Reader reader{op, type, &shape, t->numel > 0 ? t->data() : nullptr, item_size(type)};
-  if (!reader.read(data, 0)) tensor_drop(&t);
-  return t;
+  return reader.read(data, 0) ? t.release() : nullptr;
 }
 
 bool init_interop(PyObject* module) {

@@ -1,14 +1,13 @@
 // NumPy arrays and buffers, sharing memory both ways. Built without NumPy's headers: arrays arrive
 // through the buffer protocol and leave as numpy.ndarray(buffer=storage), so the package neither
 // needs NumPy nor depends on its binary interface. NumPy is imported only by `Tensor.numpy()`.
+#include <algorithm>
+
 #include "core.h"
 #include "tensor/tensor_internal.h"
 
 namespace fb {
 namespace {
-
-Tensor* as_tensor(PyObject* object) { return reinterpret_cast<Tensor*>(object); }
-PyObject* as_object(Tensor* t) { return reinterpret_cast<PyObject*>(t); }
 
 // An attribute of the numpy module if the program has imported it; borrowed from a cache.
 PyTypeObject* numpy_type(const char* name, PyTypeObject** cache) {
@@ -16,13 +15,12 @@ PyTypeObject* numpy_type(const char* name, PyTypeObject** cache) {
   static PyObject* key = PyUnicode_InternFromString("numpy");
   PyObject* numpy = key ? PyDict_GetItemWithError(PyImport_GetModuleDict(), key) : nullptr;
   if (!numpy) return nullptr;
-  PyObject* type = PyObject_GetAttrString(numpy, name);
-  if (!type || !PyType_Check(type)) {  // a half-initialised module has no such attribute yet
-    Py_XDECREF(type);
+  auto type = steal(PyObject_GetAttrString(numpy, name));
+  if (!type || !PyType_Check(type.get())) {  // a half-initialised module has no such attribute yet
     PyErr_Clear();
     return nullptr;
   }
-  *cache = reinterpret_cast<PyTypeObject*>(type);
+  *cache = reinterpret_cast<PyTypeObject*>(type.release());
   return *cache;
 }
 PyTypeObject* ndarray_cache;
@@ -106,34 +104,25 @@ PyObject* to_numpy(Tensor* t, bool force) {
                    conjugate ? "conjugate" : "negative", conjugate ? "conj" : "neg");
       return nullptr;
     }
-    PyObject* copy = call_conjugate("resolved", as_object(t));
-    PyObject* array = copy ? to_numpy(as_tensor(copy), true) : nullptr;
-    Py_XDECREF(copy);
-    return array;
+    const auto copy = steal(tensor_of(call_conjugate("resolved", object_of(t))));
+    return copy ? to_numpy(copy.get(), true) : nullptr;
   }
   if (!exportable(t, force)) return nullptr;
   PyObject* numpy = numpy_module();
   if (!numpy) return nullptr;
-  PyObject* shape = PyTuple_New(t->ndim);
-  PyObject* strides = PyTuple_New(t->ndim);
-  for (int i = 0; shape && strides && i < t->ndim; ++i) {
-    PyTuple_SET_ITEM(shape, i, PyLong_FromLongLong(t->sizes()[i]));
-    PyTuple_SET_ITEM(strides, i, PyLong_FromLongLong(t->strides()[i] * item_size(t->dtype)));
-  }
-  PyObject* result = nullptr;
+  const int64_t item = item_size(t->dtype);
+  const auto shape =
+      steal(build_tuple(t->ndim, [t](size_t i) { return PyLong_FromLongLong(t->sizes()[i]); }));
+  if (!shape) return nullptr;
   if (t->numel == 0) {  // no memory to share
-    result = PyObject_CallMethod(numpy, "empty", "Os", shape, numpy_name(t->dtype));
-  } else if (shape && strides) {
-    PyObject* owner = untyped_storage(t->storage);
-    if (owner)
-      result =
-          PyObject_CallMethod(numpy, "ndarray", "OsOLO", shape, numpy_name(t->dtype), owner,
-                              static_cast<long long>(t->offset * item_size(t->dtype)), strides);
-    Py_XDECREF(owner);
+    return PyObject_CallMethod(numpy, "empty", "Os", shape.get(), numpy_name(t->dtype));
   }
-  Py_XDECREF(shape);
-  Py_XDECREF(strides);
-  return result;
+  const auto strides = steal(
+      build_tuple(t->ndim, [&](size_t i) { return PyLong_FromLongLong(t->strides()[i] * item); }));
+  const auto owner = steal(strides ? untyped_storage(t->storage) : nullptr);
+  if (!owner) return nullptr;
+  return PyObject_CallMethod(numpy, "ndarray", "OsOLO", shape.get(), numpy_name(t->dtype),
+                             owner.get(), static_cast<long long>(t->offset * item), strides.get());
 }
 
 PyObject* method_numpy(PyObject* self, PyObject* args, PyObject* kwargs) {
@@ -141,14 +130,14 @@ PyObject* method_numpy(PyObject* self, PyObject* args, PyObject* kwargs) {
   int force = 0;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$p", const_cast<char**>(names), &force))
     return nullptr;
-  return to_numpy(as_tensor(self), force != 0);
+  return to_numpy(tensor_of(self), force != 0);
 }
 PyObject* method_array(PyObject* self, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"dtype", "copy", nullptr};
   PyObject *dtype = Py_None, *copy = Py_None;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO", const_cast<char**>(names), &dtype, &copy))
     return nullptr;
-  PyObject* array = to_numpy(as_tensor(self), false);
+  PyObject* array = to_numpy(tensor_of(self), false);
   if (array && dtype != Py_None) {  // positional: dtype, order, casting, subok, copy
     PyObject* converted =
         PyObject_CallMethod(array, "astype", "OssOO", dtype, "K", "unsafe", Py_True, Py_False);
@@ -165,7 +154,7 @@ PyObject* py_from_numpy(PyObject*, PyObject* array) {
                  Py_TYPE(array)->tp_name);
     return nullptr;
   }
-  return as_object(tensor_from_numpy("from_numpy", array));
+  return object_of(tensor_from_numpy("from_numpy", array));
 }
 
 bool check_range(Py_ssize_t length, int64_t item, long long count, long long offset) {
@@ -253,13 +242,12 @@ PyObject* py_frombuffer(PyObject*, PyObject* args, PyObject* kwargs) {
     return nullptr;
   }
   static_cast<void>(view.release());
-  PyObject* result = as_object(tensor_new(storage, dtype, Device{}, 1, &size, nullptr, 0));
-  if (result && requires_grad) {
-    PyObject* self = PyObject_CallMethod(result, "requires_grad_", nullptr);
-    if (!self) Py_CLEAR(result);
-    Py_XDECREF(self);
+  auto result = steal(object_of(tensor_new(storage, dtype, Device{}, 1, &size, nullptr, 0)));
+  if (result && requires_grad &&
+      !steal(PyObject_CallMethod(result.get(), "requires_grad_", nullptr))) {
+    return nullptr;
   }
-  return result;
+  return result.release();
 }
 
 // Shares memory where it can: the same tensor, or the memory of an array.
@@ -273,15 +261,14 @@ PyObject* py_as_tensor(PyObject*, PyObject* args, PyObject* kwargs) {
   const bool wanted = dtype_argument != Py_None;
   if (wanted && !dtype_from_object(dtype_argument, &dtype)) return nullptr;
   if (is_tensor(data)) {
-    if (!wanted || as_tensor(data)->dtype == dtype) return Py_NewRef(data);
+    if (!wanted || tensor_of(data)->dtype == dtype) return Py_NewRef(data);
     PyObject* convert = operator_object(Operator::ToDType);  // keeps the history
     if (convert) return PyObject_CallFunctionObjArgs(convert, data, dtype_argument, nullptr);
   } else if (numpy_array(data)) {
-    Tensor* shared = tensor_from_numpy("as_tensor", data);
-    if (!shared || !wanted || shared->dtype == dtype) return as_object(shared);
-    Py_DECREF(as_object(shared));
+    auto shared = steal(tensor_from_numpy("as_tensor", data));
+    if (!shared || !wanted || shared->dtype == dtype) return object_of(shared.release());
   }
-  return as_object(tensor_from_python("as_tensor", data, wanted ? &dtype : nullptr));
+  return object_of(tensor_from_python("as_tensor", data, wanted ? &dtype : nullptr));
 }
 
 PyCFunction with_keywords(PyObject* (*function)(PyObject*, PyObject*, PyObject*)) {
@@ -292,7 +279,7 @@ PyMethodDef functions[] = {
     {"frombuffer", with_keywords(py_frombuffer), METH_VARARGS | METH_KEYWORDS,
      "frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False): shares the memory."},
     {"as_tensor", with_keywords(py_as_tensor), METH_VARARGS | METH_KEYWORDS,
-     "as_tensor(data, dtype=None): shares memory with tensors and arrays of that dtype."},
+     "tensor_of(data, dtype=None): shares memory with tensors and arrays of that dtype."},
     {nullptr, nullptr, 0, nullptr}};
 
 // Whether nobody but the buffer `view` can reach its memory.
@@ -302,11 +289,9 @@ bool reached_alone(const Py_buffer* view) {
   if (!object || Py_REFCNT(object) != 1) return false;
   if (PyByteArray_CheckExact(object)) return true;
   if (Py_TYPE(object) != numpy_type("ndarray", &ndarray_cache)) return false;
-  PyObject* base = PyObject_GetAttrString(object, "base");
-  const bool own = base == Py_None;
+  const auto base = steal(PyObject_GetAttrString(object, "base"));
   if (!base) PyErr_Clear();
-  Py_XDECREF(base);
-  return own;
+  return base.get() == Py_None;
 }
 
 }  // namespace
@@ -332,36 +317,29 @@ bool is_numpy_scalar(PyObject* object) {
 }
 
 bool numpy_dtype_of(const char* op, PyObject* object, DType* out) {
-  PyObject* dtype = PyObject_GetAttrString(object, "dtype");
-  PyObject* text = dtype ? PyObject_GetAttrString(dtype, "str") : nullptr;
-  const char* name = text ? PyUnicode_AsUTF8(text) : nullptr;
-  bool good = false;
-  if (name) {
-    for (int i = 0; i < kDTypeCount; ++i) {
-      const char* text_of = kDTypes[i].array_type;
-      if (!text_of || std::strcmp(name + 1, text_of) != 0) continue;
-      *out = static_cast<DType>(i);
-      good = true;
-    }
-    if (good && name[0] == '>') {
-      PyErr_Format(PyExc_ValueError,
-                   "[%s] given numpy array has byte order different from the native byte order. "
-                   "Conversion between byte orders is currently not supported.\n"
-                   "hint: array.astype(array.dtype.newbyteorder('='))",
-                   op);
-      good = false;
-    } else if (!good) {
-      PyErr_Format(
-          PyExc_TypeError,
-          "[%s] can't convert np.ndarray of type %S. The only supported types are: float64, "
-          "float32, float16, complex64, complex128, int64, int32, int16, int8, uint8, and "
-          "bool.\nhint: convert with array.astype",
-          op, dtype);
-    }
+  const auto dtype = steal(PyObject_GetAttrString(object, "dtype"));
+  const auto text = steal(dtype ? PyObject_GetAttrString(dtype.get(), "str") : nullptr);
+  const char* name = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  if (!name) return false;
+  const auto* info = std::find_if(kDTypes, kDTypes + kDTypeCount, [name](const DTypeInfo& i) {
+    return i.array_type && std::strcmp(name + 1, i.array_type) == 0;
+  });
+  if (info == kDTypes + kDTypeCount) {
+    PyErr_Format(PyExc_TypeError,
+                 "[%s] can't convert np.ndarray of type %S. The only supported types are: float64, "
+                 "float32, float16, complex64, complex128, int64, int32, int16, int8, uint8, and "
+                 "bool.\nhint: convert with array.astype",
+                 op, dtype.get());
+    return false;
   }
-  Py_XDECREF(text);
-  Py_XDECREF(dtype);
-  return good;
+  *out = static_cast<DType>(info - kDTypes);
+  if (name[0] != '>') return true;
+  PyErr_Format(PyExc_ValueError,
+               "[%s] given numpy array has byte order different from the native byte order. "
+               "Conversion between byte orders is currently not supported.\n"
+               "hint: array.astype(array.dtype.newbyteorder('='))",
+               op);
+  return false;
 }
 
 Tensor* tensor_from_numpy(const char* op, PyObject* array) {

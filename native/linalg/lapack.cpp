@@ -85,14 +85,10 @@ PyObject* lapack_core(PyObject*, PyObject*) {
 
 void ask_python() {
   const PyGILState_STATE held = PyGILState_Ensure();
-  PyObject* module = PyImport_ImportModule("flambeau.runtime.lapack");
-  PyObject* result = module ? PyObject_CallMethod(module, "load", nullptr) : nullptr;
-  if (!result) {
+  if (!steal(call_helper("flambeau.runtime.lapack", "load"))) {
     PyErr_Clear();
     state.store(kAbsent, std::memory_order_release);
   }
-  Py_XDECREF(result);
-  Py_XDECREF(module);
   PyGILState_Release(held);
 }
 

@@ -52,21 +52,15 @@ PyObject* generator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   if (device_argument && device_argument != Py_None &&
       !device_from_object(device_argument, &device))
     return nullptr;
-  auto* self = as_generator(type->tp_alloc(type, 0));
+  auto self = steal(type->tp_alloc(type, 0));
   if (!self) return nullptr;
-  self->generator = new (std::nothrow) SharedGenerator;
-  if (!self->generator) {
-    Py_DECREF(self);
-    return PyErr_NoMemory();
-  }
-  return reinterpret_cast<PyObject*>(self);
+  auto* generator = as_generator(self.get())->generator = new (std::nothrow) SharedGenerator;
+  return generator ? self.release() : PyErr_NoMemory();
 }
 void generator_dealloc(PyObject* self) {
-  PyTypeObject* type = Py_TYPE(self);
   if (as_generator(self)->weakrefs) PyObject_ClearWeakRefs(self);
   delete as_generator(self)->generator;
-  type->tp_free(self);
-  Py_DECREF(type);
+  free_instance(self);
 }
 
 bool read_seed(PyObject* argument, uint64_t* seed) {
@@ -171,9 +165,7 @@ PyObject* generator_reduce(PyObject* self, PyObject*) {
   return Py_BuildValue("(O(s)N)", Py_TYPE(self), "cpu", state);
 }
 PyObject* generator_setstate(PyObject* self, PyObject* state) {
-  PyObject* result = generator_set_state(self, state);
-  if (!result) return nullptr;
-  Py_DECREF(result);
+  if (!steal(generator_set_state(self, state))) return nullptr;
   Py_RETURN_NONE;
 }
 PyObject* generator_device(PyObject*, void*) { return device_object(Device{}); }

@@ -94,44 +94,37 @@ const std::unordered_map<std::string, RoutineFunction>& registry() {
 
 // ---- calling a routine from Python (host ops)
 
-bool read_pointers(PyObject* tensors, std::vector<char*>* pointers, std::vector<Storage*>* held) {
-  PyObject* fast = PySequence_Fast(tensors, "[call_routine] tensors must be a sequence");
-  if (!fast) return false;
-  bool fine = true;
-  for (Py_ssize_t i = 0; fine && i < PySequence_Fast_GET_SIZE(fast); ++i) {
-    PyObject* object = PySequence_Fast_GET_ITEM(fast, i);
+bool read_pointers(PyObject* tensors, std::vector<char*>* pointers,
+                   std::vector<Ref<Storage>>* held) {
+  const auto fast = steal(PySequence_Fast(tensors, "[call_routine] tensors must be a sequence"));
+  for (Py_ssize_t i = 0; fast && i < PySequence_Fast_GET_SIZE(fast.get()); ++i) {
+    PyObject* object = PySequence_Fast_GET_ITEM(fast.get(), i);
     if (is_tensor(object)) {
-      Tensor* t = reinterpret_cast<Tensor*>(object);
-      fine = tensor_materialise(t, "a host op");
-      if (!fine) break;
-      storage_incref(t->storage);
-      held->push_back(t->storage);
+      Tensor* t = tensor_of(object);
+      if (!tensor_materialise(t, "a host op")) return false;
+      held->push_back(share(t->storage));
       pointers->push_back(t->data());
       continue;
     }
     Generator* generator = generator_of(object);
-    fine = generator != nullptr;
+    if (!generator) return false;
     pointers->push_back(reinterpret_cast<char*>(generator));
   }
-  Py_DECREF(fast);
-  return fine;
+  return static_cast<bool>(fast);
 }
 
 bool read_sizes(PyObject* sizes, std::vector<int64_t>* out) {
-  PyObject* fast = PySequence_Fast(sizes, "[call_routine] sizes must be a sequence");
-  if (!fast) return false;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast); ++i) {
-    out->push_back(PyLong_AsLongLong(PySequence_Fast_GET_ITEM(fast, i)));
+  const auto fast = steal(PySequence_Fast(sizes, "[call_routine] sizes must be a sequence"));
+  for (Py_ssize_t i = 0; fast && i < PySequence_Fast_GET_SIZE(fast.get()); ++i) {
+    out->push_back(PyLong_AsLongLong(PySequence_Fast_GET_ITEM(fast.get(), i)));
   }
-  Py_DECREF(fast);
   return !PyErr_Occurred();
 }
 
 bool read_scalars(PyObject* scalars, std::vector<Scalar>* out) {
-  PyObject* fast = PySequence_Fast(scalars, "[call_routine] scalars must be a sequence");
-  if (!fast) return false;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast); ++i) {
-    PyObject* object = PySequence_Fast_GET_ITEM(fast, i);
+  const auto fast = steal(PySequence_Fast(scalars, "[call_routine] scalars must be a sequence"));
+  for (Py_ssize_t i = 0; fast && i < PySequence_Fast_GET_SIZE(fast.get()); ++i) {
+    PyObject* object = PySequence_Fast_GET_ITEM(fast.get(), i);
     Scalar value;
     if (PyLong_Check(object))
       value.i = PyLong_AsLongLong(object);
@@ -139,7 +132,6 @@ bool read_scalars(PyObject* scalars, std::vector<Scalar>* out) {
       value.d = PyFloat_AsDouble(object);
     out->push_back(value);
   }
-  Py_DECREF(fast);
   return !PyErr_Occurred();
 }
 
@@ -147,12 +139,11 @@ bool read_scalars(PyObject* scalars, std::vector<Scalar>* out) {
 int64_t bytes_of(PyObject* operands) {
   int64_t total = 0;
   for (Py_ssize_t i = 0; i < PySequence_Size(operands); ++i) {
-    PyObject* operand = PySequence_GetItem(operands, i);
-    if (operand && is_tensor(operand)) {
-      const auto* t = reinterpret_cast<const Tensor*>(operand);
+    const auto operand = steal(PySequence_GetItem(operands, i));
+    if (operand && is_tensor(operand.get())) {
+      const Tensor* t = tensor_of(operand.get());
       total += t->numel * item_size(t->dtype);
     }
-    Py_XDECREF(operand);
   }
   return total;
 }
@@ -182,7 +173,7 @@ PyObject* call_routine(PyObject*, PyObject* args) {
     return nullptr;
   }
   std::vector<char*> pointers;
-  std::vector<Storage*> held;
+  std::vector<Ref<Storage>> held;
   std::vector<int64_t> n;
   std::vector<Scalar> s;
   const char* error = nullptr;
@@ -195,10 +186,7 @@ PyObject* call_routine(PyObject*, PyObject* args) {
         bytes < 0 ? routine(context) : run_profiled(name, routine, context, bytes);
     Py_END_ALLOW_THREADS
   }
-  for (Storage* storage : held) {
-    ++storage->writes;  // which of them are results, only the caller knows
-    storage_decref(storage);
-  }
+  for (const auto& storage : held) ++storage->writes;  // which are results, only the caller knows
   if (!fine) return nullptr;
   if (error) {
     raise_routine_error(name, error);
@@ -208,15 +196,11 @@ PyObject* call_routine(PyObject*, PyObject* args) {
 }
 
 PyObject* routine_names(PyObject*, PyObject*) {
-  PyObject* list = PyList_New(0);
+  auto list = steal(PyList_New(0));
   for (const auto& [name, function] : registry()) {
-    PyObject* text = PyUnicode_FromString(name.c_str());
-    if (!text || PyList_Append(list, text) < 0) Py_CLEAR(list);
-    Py_XDECREF(text);
-    if (!list) return nullptr;
+    if (!list || !append_item(list.get(), PyUnicode_FromString(name.c_str()))) return nullptr;
   }
-  if (PyList_Sort(list) < 0) Py_CLEAR(list);
-  return list;
+  return PyList_Sort(list.get()) < 0 ? nullptr : list.release();
 }
 
 PyMethodDef methods[] = {

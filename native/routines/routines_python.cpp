@@ -12,33 +12,26 @@ PyObject* callback = nullptr;
 constinit FB_THREAD_LOCAL PyObject* raised[3] = {nullptr, nullptr, nullptr};
 
 PyObject* views_of(const RoutineContext& c, int64_t count) {
-  PyObject* views = PyTuple_New(count);
-  for (int64_t i = 0; views && i < count; ++i) {
+  return build_tuple(static_cast<size_t>(count), [&c](size_t i) {
     static char nothing[1];
     const int64_t bytes = c.n[2 + i];
-    char* memory = bytes ? c.p[i] : nothing;
-    PyObject* view = PyMemoryView_FromMemory(memory, bytes, PyBUF_WRITE);
-    if (view)
-      PyTuple_SET_ITEM(views, i, view);
-    else
-      Py_CLEAR(views);
-  }
-  return views;
+    return PyMemoryView_FromMemory(bytes ? c.p[i] : nothing, bytes, PyBUF_WRITE);
+  });
 }
 
+bool call_with_views(const RoutineContext& c) {
+  if (!callback) {
+    PyErr_SetString(PyExc_RuntimeError, "[python] no function was set\nhint: set_python_routine");
+    return false;
+  }
+  const auto number = steal(PyLong_FromLongLong(c.n[0]));
+  return static_cast<bool>(steal(call_object(callback, number, steal(views_of(c, c.n[1])))));
+}
 const char* call_python_routine(const RoutineContext& c) {
   const PyGILState_STATE state = PyGILState_Ensure();
-  PyObject* views = views_of(c, c.n[1]);
-  PyObject* result = nullptr;
-  if (views && callback)
-    result = PyObject_CallFunction(callback, "LO", static_cast<long long>(c.n[0]), views);
-  else if (views)
-    PyErr_SetString(PyExc_RuntimeError, "[python] no function was set\nhint: set_python_routine");
-  Py_XDECREF(views);
-  const bool fine = result != nullptr;
-  Py_XDECREF(result);
+  const bool fine = call_with_views(c);
   if (!fine) {
-    for (PyObject*& part : raised) Py_CLEAR(part);
+    for (PyObject*& part : raised) drop(part);
     PyErr_Fetch(&raised[0], &raised[1], &raised[2]);
   }
   PyGILState_Release(state);

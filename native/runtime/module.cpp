@@ -28,13 +28,12 @@ constexpr bool (*kParts[])(PyObject*) = {
 }  // namespace
 
 PyMODINIT_FUNC PyInit__core() {
-  PyObject* module = PyModule_Create(&definition);
+  auto module = fb::steal(PyModule_Create(&definition));
   if (!module) return nullptr;
   for (auto* part : kParts) {
-    if (part(module)) continue;
+    if (part(module.get())) continue;
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_ImportError, "flambeau._core: a part failed");
-    Py_DECREF(module);
     return nullptr;
   }
-  return module;
+  return module.release();
 }

@@ -124,19 +124,17 @@ OwnLog* my_log() {
 
 // Appends; null when the log or the memory is full. Call with the log's lock held.
 Event* append(Log* log, EventKind kind, const char* name) {
-  try {
-    if (log->events.size() < kMaxEvents) {
-      log->open.reserve(log->open.size() + 1);
-      Event event;
-      event.kind = kind;
-      event.name = name;
-      event.parent = log->open.empty() ? -1 : static_cast<int32_t>(log->open.back());
-      return &log->events.emplace_back(std::move(event));
-    }
-  } catch (const std::bad_alloc&) {
-  }
-  ++log->dropped;
-  return nullptr;
+  const bool fits = log->events.size() < kMaxEvents && grow([&] {
+                      log->open.reserve(log->open.size() + 1);
+                      Event event;
+                      event.kind = kind;
+                      event.name = name;
+                      event.parent =
+                          log->open.empty() ? -1 : static_cast<int32_t>(log->open.back());
+                      log->events.push_back(std::move(event));
+                    });
+  log->dropped += !fits;
+  return fits ? &log->events.back() : nullptr;
 }
 
 Log* log_at(int32_t number) {
@@ -159,20 +157,17 @@ void with_event(const EventPlace& place, Change change) {
 
 // ---------------------------------------------------------------- what an event remembers
 PyObject* current_frames() {
-  PyObject* list = PyList_New(0);
-  PyFrameObject* frame = list ? PyThreadState_GetFrame(PyThreadState_Get()) : nullptr;
+  auto list = steal(PyList_New(0));
+  auto frame = steal(list ? PyThreadState_GetFrame(PyThreadState_Get()) : nullptr);
   for (int depth = 0; frame && depth < kMaxFrames; ++depth) {
-    PyObject* code = reinterpret_cast<PyObject*>(PyFrame_GetCode(frame));
-    PyObject* entry = Py_BuildValue("(Ni)", code, PyFrame_GetLineNumber(frame));
-    if (!entry || PyList_Append(list, entry) < 0) PyErr_Clear();
-    Py_XDECREF(entry);
-    PyFrameObject* back = PyFrame_GetBack(frame);
-    Py_DECREF(frame);
-    frame = back;
+    PyObject* code = reinterpret_cast<PyObject*>(PyFrame_GetCode(frame.get()));
+    if (!append_item(list.get(), Py_BuildValue("(Ni)", code, PyFrame_GetLineNumber(frame.get())))) {
+      PyErr_Clear();
+    }
+    frame = steal(PyFrame_GetBack(frame.get()));
   }
-  Py_XDECREF(frame);
   if (!list) PyErr_Clear();
-  return list;
+  return list.release();
 }
 
 PyObject* describe_argument(PyObject* value, bool nested) {
@@ -183,19 +178,14 @@ PyObject* describe_argument(PyObject* value, bool nested) {
   }
   const bool sequence = value && (PyList_Check(value) || PyTuple_Check(value));
   if (!sequence || nested) return Py_NewRef(Py_None);
-  PyObject* list = PyList_New(0);
+  auto list = steal(PyList_New(0));
   bool any = false;
   for (Py_ssize_t i = 0; list && i < PySequence_Fast_GET_SIZE(value); ++i) {
     PyObject* entry = describe_argument(PySequence_Fast_GET_ITEM(value, i), true);
-    any |= entry && entry != Py_None;
-    if (!entry || PyList_Append(list, entry) < 0) Py_CLEAR(list);
-    Py_XDECREF(entry);
+    any |= entry != Py_None;
+    if (!append_item(list.get(), entry)) return nullptr;
   }
-  if (list && !any) {
-    Py_DECREF(list);
-    return Py_NewRef(Py_None);
-  }
-  return list;
+  return list && !any ? Py_NewRef(Py_None) : list.release();
 }
 
 }  // namespace
@@ -209,14 +199,14 @@ int64_t profile_now() {
 EventPlace profile_begin(EventKind kind, const char* name) {
   OwnLog* own = profile_muted ? nullptr : my_log();
   if (!own) return {};
-  PyObject* frames = nullptr;
+  Ref<> frames;
   if (kind <= EventKind::Region && profile_flags.load(std::memory_order_relaxed) & kProfileStacks)
-    frames = current_frames();
+    frames = steal(current_frames());
   EventPlace place;
   {
     const Guard guard(own->log->lock);
     if (Event* event = append(own->log, kind, name)) {
-      event->frames = std::exchange(frames, nullptr);
+      event->frames = frames.release();
       event->memory = -own->log->held;
       place = {own->number, the_registry()->session.load(),
                static_cast<uint32_t>(own->log->events.size() - 1)};
@@ -224,7 +214,6 @@ EventPlace profile_begin(EventKind kind, const char* name) {
       event->start = profile_now();  // last: what the profiler does itself is not counted
     }
   }
-  Py_XDECREF(frames);
   return place;
 }
 
@@ -241,15 +230,10 @@ void profile_end(const EventPlace& place) {
 
 void profile_note_arguments(const EventPlace& place, PyObject* const* values, size_t count) {
   if (!(profile_flags.load(std::memory_order_relaxed) & kProfileShapes)) return;
-  PyObject* list = PyList_New(0);
-  for (size_t i = 0; list && i < count; ++i) {
-    PyObject* entry = describe_argument(values[i], false);
-    if (!entry || PyList_Append(list, entry) < 0) Py_CLEAR(list);
-    Py_XDECREF(entry);
-  }
+  auto list =
+      steal(build_list(count, [&](size_t i) { return describe_argument(values[i], false); }));
   if (!list) PyErr_Clear();
-  with_event(place, [&](Log*, Event* event) { std::swap(event->arguments, list); });
-  Py_XDECREF(list);
+  with_event(place, [&](Log*, Event* event) { std::swap(event->arguments, *list.slot()); });
 }
 
 // Links a forward op to the node of the tape that it made.
@@ -349,8 +333,8 @@ std::vector<std::pair<int64_t, std::vector<Event>>> take_events(Registry* all, s
 
 void release(std::vector<Event>* events) {
   for (Event& event : *events) {
-    Py_CLEAR(event.arguments);
-    Py_CLEAR(event.frames);
+    drop(event.arguments);
+    drop(event.frames);
   }
 }
 
@@ -396,21 +380,21 @@ PyObject* profile_stop(PyObject*, PyObject*) {
   all->running = false;
   size_t dropped = 0;
   auto taken = take_events(all, &dropped);
-  PyObject* list = PyList_New(0);
+  auto list = steal(PyList_New(0));
   int64_t first = 0;
   for (size_t i = 0; i < taken.size(); ++i) {
     auto& [thread, events] = taken[i];
     for (const Event& event : events) {
-      PyObject* item =
-          list ? tuple_of_event(event, first, static_cast<int>(i), thread, now) : nullptr;
-      if (list && (!item || PyList_Append(list, item) < 0)) Py_CLEAR(list);
-      Py_XDECREF(item);
+      if (list && !append_item(list.get(),
+                               tuple_of_event(event, first, static_cast<int>(i), thread, now))) {
+        list = {};
+      }
     }
     first += static_cast<int64_t>(events.size());
     release(&events);
   }
   if (!list) return nullptr;
-  return Py_BuildValue("(Nn)", list, static_cast<Py_ssize_t>(dropped));
+  return Py_BuildValue("(Nn)", list.release(), static_cast<Py_ssize_t>(dropped));
 }
 
 PyObject* profile_pause(PyObject*, PyObject* argument) {

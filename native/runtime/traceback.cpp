@@ -18,22 +18,20 @@ PyObject* package_directory() {
   if (directory) return directory;
   PyObject* modules = PyImport_GetModuleDict();  // borrowed
   PyObject* package = modules ? PyDict_GetItemString(modules, "flambeau") : nullptr;
-  PyObject* file = package ? PyObject_GetAttrString(package, "__file__") : nullptr;
-  const char* text = file && PyUnicode_Check(file) ? PyUnicode_AsUTF8(file) : nullptr;
+  const auto file = steal(package ? PyObject_GetAttrString(package, "__file__") : nullptr);
+  const char* text = file && PyUnicode_Check(file.get()) ? PyUnicode_AsUTF8(file.get()) : nullptr;
   const char* slash = text ? std::strrchr(text, '/') : nullptr;
   if (slash) directory = PyUnicode_FromStringAndSize(text, slash - text + 1);
-  Py_XDECREF(file);
   if (!directory) PyErr_Clear();
   return directory;
 }
 
 bool is_internal(PyObject* traceback, PyObject* directory) {
   auto* frame = reinterpret_cast<PyTracebackObject*>(traceback)->tb_frame;
-  PyCodeObject* code = PyFrame_GetCode(frame);
-  const Py_ssize_t found = PyUnicode_Tailmatch(code->co_filename, directory, 0, PY_SSIZE_T_MAX, -1);
-  Py_DECREF(code);
-  if (found < 0) PyErr_Clear();
-  return found == 1;
+  const auto code = steal(PyFrame_GetCode(frame));
+  const Py_ssize_t match = PyUnicode_Tailmatch(code->co_filename, directory, 0, PY_SSIZE_T_MAX, -1);
+  if (match < 0) PyErr_Clear();
+  return match == 1;
 }
 
 // The traceback up to the last frame that is not ours, as a new reference; null when all are.
@@ -51,15 +49,13 @@ PyObject* without_tail(PyObject* traceback, PyObject* directory) {
 
 // Whether the message has the project's form, "[op] ...": any other is a bug of ours to be seen.
 bool is_of_the_form(PyObject* value) {
-  PyObject* arguments = value ? PyObject_GetAttrString(value, "args") : nullptr;
-  PyObject* first = arguments && PyTuple_Check(arguments) && PyTuple_GET_SIZE(arguments) > 0
-                        ? PyTuple_GET_ITEM(arguments, 0)
-                        : nullptr;
+  const auto arguments = steal(value ? PyObject_GetAttrString(value, "args") : nullptr);
+  const bool any =
+      arguments && PyTuple_Check(arguments.get()) && PyTuple_GET_SIZE(arguments.get()) > 0;
+  PyObject* first = any ? PyTuple_GET_ITEM(arguments.get(), 0) : nullptr;
   const char* message = first && PyUnicode_Check(first) ? PyUnicode_AsUTF8(first) : nullptr;
-  const bool fits = message && message[0] == '[';
-  Py_XDECREF(arguments);
   PyErr_Clear();
-  return fits;
+  return message && message[0] == '[';
 }
 
 struct Shield {
@@ -80,30 +76,20 @@ PyObject* call_with_out(const Shield* shield, PyObject* const* args, size_t flag
                         Py_ssize_t at) {
   const Py_ssize_t given = PyVectorcall_NARGS(flags), named = PyTuple_GET_SIZE(names);
   PyObject* out = args[given + at];
-  PyObject* rest = PyTuple_New(named - 1);
   StackVector<PyObject*, 16> values;
-  if (!check_outs_shared(shield->overlap, args, given, out)) {
-    Py_XDECREF(rest);
-    return nullptr;
+  if (!check_outs_shared(shield->overlap, args, given, out)) return nullptr;
+  const auto others = steal(build_tuple(static_cast<size_t>(named - 1), [&](size_t i) {
+    const auto to = static_cast<Py_ssize_t>(i);
+    return Py_NewRef(PyTuple_GET_ITEM(names, to + (to >= at)));
+  }));
+  if (!others || !values.reserve(static_cast<size_t>(given + named))) return nullptr;
+  for (Py_ssize_t i = 0; i < given + named; ++i) {
+    if (i != given + at) values.push(args[i]);
   }
-  if (!rest || !values.reserve(static_cast<size_t>(given + named))) {
-    Py_XDECREF(rest);
-    return nullptr;
-  }
-  for (Py_ssize_t i = 0, to = 0; i < given + named; ++i) {
-    if (i == given + at) continue;
-    if (i >= given) {
-      PyTuple_SET_ITEM(rest, to - given, Py_NewRef(PyTuple_GET_ITEM(names, i - given)));
-    }
-    values[static_cast<size_t>(to++)] = args[i];
-  }
-  PyObject* result =
-      PyObject_Vectorcall(shield->function, values.data(), static_cast<size_t>(given), rest);
-  Py_DECREF(rest);
-  if (!result || out == Py_None) return result;
-  PyObject* copied = copy_to_out(shield->out, result, out);
-  Py_DECREF(result);
-  return copied;
+  auto result = steal(PyObject_Vectorcall(shield->function, values.data(),
+                                          static_cast<size_t>(given), others.get()));
+  if (!result || out == Py_None) return result.release();
+  return copy_to_out(shield->out, result.get(), out);
 }
 
 // What the operator behind the function makes the same of: calls with the tensor and `dim=`, else
@@ -120,29 +106,19 @@ PyObject* call_direct(const Shield* shield, PyObject* const* args, PyObject* nam
 
 // A body in Python asked something that is no tensor: its TypeError, where the schema knows.
 void explain_arguments(PyObject* self, PyObject* const* args, Py_ssize_t given, PyObject* names) {
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyObject* positional = PyTuple_New(given);
-  for (Py_ssize_t i = 0; positional && i < given; ++i)
-    PyTuple_SET_ITEM(positional, i, Py_NewRef(args[i]));
-  PyObject* keywords = PyDict_New();
+  PendingError error;
+  const auto positional = steal(
+      build_tuple(static_cast<size_t>(given), [args](size_t i) { return Py_NewRef(args[i]); }));
+  const auto keywords = steal(PyDict_New());
   for (Py_ssize_t i = 0; keywords && names && i < PyTuple_GET_SIZE(names); ++i)
-    PyDict_SetItem(keywords, PyTuple_GET_ITEM(names, i), args[given + i]);
-  PyObject* pair[3] = {self, positional, keywords};
-  PyObject* text = positional && keywords
-                       ? call_helper("flambeau.core.install", "wrong_argument", pair, 3)
-                       : nullptr;
-  Py_XDECREF(positional);
-  Py_XDECREF(keywords);
-  if (text && PyUnicode_Check(text)) {
-    PyErr_SetObject(PyExc_TypeError, text);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
+    PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(names, i), args[given + i]);
+  const auto text =
+      steal(call_helper("flambeau.core.install", "wrong_argument", self, positional, keywords));
+  if (text && PyUnicode_Check(text.get())) {
+    PyErr_SetObject(PyExc_TypeError, text.get());
   } else {
-    PyErr_Restore(type, value, traceback);
+    error.restore();
   }
-  Py_XDECREF(text);
 }
 
 PyObject* shield_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
@@ -208,12 +184,10 @@ int shield_traverse(PyObject* self, visitproc visit, void* arg) {
 
 int shield_clear(PyObject* self) {
   auto* shield = reinterpret_cast<Shield*>(self);
-  PyObject* old = shield->function;  // stays callable: it raises, it does not crash
-  shield->function = Py_NewRef(Py_None);
-  Py_XDECREF(old);
-  Py_CLEAR(shield->direct);
+  assign(shield->function, share(Py_None));  // stays callable: it raises, it does not crash
+  drop(shield->direct);
   shield->autocast.rule = CastRule::None;
-  Py_CLEAR(shield->autocast.parts);
+  drop(shield->autocast.parts);
   return 0;
 }
 
@@ -221,12 +195,10 @@ void shield_dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
   auto* shield = reinterpret_cast<Shield*>(self);
   if (shield->weakrefs) PyObject_ClearWeakRefs(self);
-  Py_XDECREF(shield->function);
-  Py_XDECREF(shield->direct);
-  Py_XDECREF(shield->autocast.parts);
-  PyTypeObject* type = Py_TYPE(self);
-  type->tp_free(self);
-  Py_DECREF(type);
+  drop(shield->function);
+  drop(shield->direct);
+  drop(shield->autocast.parts);
+  free_instance(self);
 }
 
 PyObject* shield_bind(PyObject* self, PyObject* object, PyObject*) {
@@ -301,26 +273,22 @@ void hide_internals(bool whole) {
     return level && std::atoi(level) > 0;
   }();
   if (debugging) return;
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyErr_NormalizeException(&type, &value, &traceback);
+  PendingError error;
+  PyObject* value = error.value();
   PyObject* directory = is_of_the_form(value) ? package_directory() : nullptr;
   if (directory) {
-    PyObject* kept = traceback && !whole ? without_tail(traceback, directory) : nullptr;
-    Py_XDECREF(traceback);
-    traceback = kept;
-    PyException_SetTraceback(value, traceback ? traceback : Py_None);
+    Ref<>& traceback = error.traceback();
+    traceback = steal(traceback && !whole ? without_tail(traceback.get(), directory) : nullptr);
+    PyException_SetTraceback(value, or_none(traceback));
     PyException_SetContext(value, nullptr);
     PyException_SetCause(value, nullptr);
   }
-  PyErr_Restore(type, value, traceback);
+  error.restore();
 }
 
 bool init_traceback(PyObject* module) {
-  PyObject* type = PyType_FromSpec(&shield_spec);
-  const bool fine = type && PyModule_AddObjectRef(module, "shield", type) == 0;
-  Py_XDECREF(type);
-  return fine;
+  const auto type = steal(PyType_FromSpec(&shield_spec));
+  return type && PyModule_AddObjectRef(module, "shield", type.get()) == 0;
 }
 
 }  // namespace fb

@@ -614,10 +614,9 @@ bool fit_gradient(const std::string& who, size_t index, const OutputMetadata& wa
 
 void report_failure(Node* node) {
   if (!anomaly_recorder) return;
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
+  PendingError error;
   if (!report_anomaly("report_error", node, nullptr)) PyErr_Clear();
-  PyErr_Restore(type, value, traceback);
+  error.restore();
 }
 
 bool call_node(Node* node, Tensor** grads, Tensor** results, bool keep_graph) {

@@ -102,12 +102,11 @@ bool has_inner_nodes(PyObject* view) { return PyTuple_GET_ITEM(view, 1) == Py_No
 }  // namespace
 
 std::string node_view_name(const Node* n) {
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);  // names are needed for errors, too
+  PendingError error;  // names are needed for errors, too
   PyObject* view = view_of(const_cast<Node*>(n));
   const char* name = view ? PyUnicode_AsUTF8(PyTuple_GET_ITEM(view, 0)) : nullptr;
   const std::string result = name ? name : "";
-  PyErr_Restore(type, value, traceback);
+  error.restore();
   return result;
 }
 

@@ -247,9 +247,9 @@ PyObject* invoke(PyObject* callable, PyObject* const* args, Py_ssize_t count);
 template <typename... T>
   requires Objects<T...>
 PyObject* invoke(PyObject* callable, const T&... arguments) {
+  if (!callable || (missing(arguments) || ...)) return nullptr;
   PyObject* const values[] = {object_of(arguments)...};
-  const bool complete = callable && (object_of(arguments) && ...);
-  return complete ? invoke(callable, values, sizeof...(arguments)) : nullptr;
+  return invoke(callable, values, sizeof...(arguments));
 }
 // *slot = value (stolen); false when value is null.
 bool replace_tensor(Tensor** slot, PyObject* value);

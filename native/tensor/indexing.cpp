@@ -119,9 +119,10 @@ PyObject* pattern_object(std::string_view text) {
   if (last && text == last_text) return last;
   auto found = known.find(std::string(text));
   if (found == known.end()) {
-    PyObject* made = PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
-    if (!made) return nullptr;
-    found = known.emplace(std::string(text), made).first;
+    PyObject* object =
+        PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
+    if (!object) return nullptr;
+    found = known.emplace(std::string(text), object).first;
   }
   last_text = found->first;
   last = found->second;
@@ -131,20 +132,12 @@ PyObject* pattern_object(std::string_view text) {
 PyObject* view_of(Subscript* self, PyObject* tensor, Reading* r) {
   while (r->items > 0 && r->pattern[r->items - 1] == ':') --r->items;
   PyObject* pattern = pattern_object(std::string_view(r->pattern, static_cast<size_t>(r->items)));
-  PyObject* numbers = pattern ? PyTuple_New(r->count) : nullptr;
+  if (!pattern) return nullptr;
+  const auto numbers = steal(build_tuple(
+      static_cast<size_t>(r->count), [r](size_t i) { return PyLong_FromLongLong(r->numbers[i]); }));
   if (!numbers) return nullptr;
-  for (int i = 0; i < r->count; ++i) {
-    PyObject* number = PyLong_FromLongLong(r->numbers[i]);
-    if (!number) {
-      Py_DECREF(numbers);
-      return nullptr;
-    }
-    PyTuple_SET_ITEM(numbers, i, number);
-  }
-  PyObject* args[3] = {tensor, pattern, numbers};
-  PyObject* result = op_call(self->view, args, 3);
-  Py_DECREF(numbers);
-  return result;
+  PyObject* args[3] = {tensor, pattern, numbers.get()};
+  return op_call(self->view, args, 3);
 }
 
 bool is_index_tensor(PyObject* key) {
@@ -152,28 +145,20 @@ bool is_index_tensor(PyObject* key) {
   return is_exact_tensor(key) && t->dtype == DType::I64 && t->ndim > 0;
 }
 PyObject* indexed(Subscript* self, PyObject* tensor, PyObject* key) {
-  PyObject* list = PyTuple_Pack(1, key);
+  const auto list = steal(PyTuple_Pack(1, key));
   if (!list) return nullptr;
-  PyObject* args[2] = {tensor, list};
-  PyObject* result = op_call(self->index, args, 2);
-  Py_DECREF(list);
-  return result;
+  PyObject* args[2] = {tensor, list.get()};
+  return op_call(self->index, args, 2);
 }
 
 // Writes to the view of a basic key; null without exception when Python must do it.
 PyObject* assigned(Subscript* self, PyObject* tensor, Reading* r, PyObject* value) {
   const bool number = PyFloat_CheckExact(value) || PyLong_CheckExact(value) || PyBool_Check(value);
   if (!number && !is_exact_tensor(value)) return nullptr;
-  PyObject* part = view_of(self, tensor, r);
-  if (!part) return nullptr;
-  const int ndim = reinterpret_cast<Tensor*>(part)->ndim;
-  PyObject* result = nullptr;
-  if (number || reinterpret_cast<Tensor*>(value)->ndim <= ndim) {
-    PyObject* args[2] = {part, value};
-    result = op_call(number ? self->fill : self->copy, args, 2);
-  }
-  Py_DECREF(part);
-  return result;
+  const auto part = steal(tensor_of(view_of(self, tensor, r)));
+  if (!part || (!number && tensor_of(value)->ndim > part->ndim)) return nullptr;
+  PyObject* args[2] = {object_of(part), value};
+  return op_call(number ? self->fill : self->copy, args, 2);
 }
 
 PyObject* subscript_call(PyObject* callable, PyObject* const* args, size_t flags, PyObject* names) {
@@ -198,12 +183,10 @@ PyObject* subscript_call(PyObject* callable, PyObject* const* args, size_t flags
 
 void subscript_dealloc(PyObject* object) {
   auto* self = reinterpret_cast<Subscript*>(object);
-  PyTypeObject* type = Py_TYPE(object);
-  for (PyObject* held :
-       {self->view, self->index, self->fill, self->copy, self->getitem, self->setitem})
-    Py_XDECREF(held);
-  type->tp_free(object);
-  Py_DECREF(type);
+  for (PyObject** slot :
+       {&self->view, &self->index, &self->fill, &self->copy, &self->getitem, &self->setitem})
+    drop(*slot);
+  free_instance(object);
 }
 PyMemberDef subscript_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Subscript, vectorcall), READONLY, nullptr},
@@ -251,11 +234,9 @@ PyObject* tensor_take_over(PyObject*, PyObject* args) {
   if (from && from->node) {
     Autograd* to = tensor_autograd(target);
     if (!to) return nullptr;
-    auto* old = reinterpret_cast<PyObject*>(to->node);
-    to->node = reinterpret_cast<Node*>(Py_NewRef(reinterpret_cast<PyObject*>(from->node)));
     to->output_index = from->output_index;
     to->view_version = target->version();
-    Py_XDECREF(old);
+    assign(to->node, share(from->node));
   }
   storage_incref(source->storage);
   if (!tensor_fill(target, source->storage, source->dtype, source->device, source->ndim,
@@ -284,17 +265,14 @@ PyObject* tensor_become(PyObject*, PyObject* args) {
   if (is_exact_tensor(target_object)) target->flags &= static_cast<uint8_t>(~kPythonType);
   tensor_share_count(target, source);
   const Autograd none, *from = source->autograd ? source->autograd : &none;
-  auto *node = reinterpret_cast<PyObject*>(to->node), *base = reinterpret_cast<PyObject*>(to->base);
-  to->node = from->node;
-  to->base = from->base;
-  Py_XINCREF(reinterpret_cast<PyObject*>(to->node));
-  Py_XINCREF(reinterpret_cast<PyObject*>(to->base));
+  auto node = share(from->node);
+  auto base = share(from->base);
+  std::swap(to->node, *node.slot());  // what was there goes at the end
+  std::swap(to->base, *base.slot());
   to->output_index = from->output_index;
   to->requires_grad = from->requires_grad;
   to->view_version = from->view_version;
   to->view_creation = from->view_creation;
-  Py_XDECREF(node);
-  Py_XDECREF(base);
   Py_RETURN_NONE;
 }
 

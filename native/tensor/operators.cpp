@@ -17,18 +17,10 @@ namespace {
 
 constexpr int kOperators = static_cast<int>(Operator::Count);
 constexpr const char* kNames[kOperators] = {
-    "add",       "radd",      "sub",      "rsub",     "mul",
-    "rmul",      "truediv",   "rtruediv", "floordiv", "rfloordiv",
-    "mod",       "rmod",      "pow",      "rpow",     "matmul",
-    "rmatmul",   "and",       "rand",     "or",       "ror",
-    "xor",       "rxor",      "lshift",   "rlshift",  "rshift",
-    "rrshift",   "iadd",      "isub",     "imul",     "itruediv",
-    "ifloordiv", "imod",      "ipow",     "imatmul",  "iand",
-    "ior",       "ixor",      "ilshift",  "irshift",  "neg",
-    "pos",       "abs",       "invert",   "lt",       "le",
-    "eq",        "ne",        "gt",       "ge",       "getitem",
-    "setitem",   "contains",  "unbind",   "alias",    "share_memory_",
-    "repr",      "reduce_ex", "to_dtype", "new"};
+#define FB_NAME(id, name) name,
+    FB_OPERATORS(FB_NAME)
+#undef FB_NAME
+};
 PyObject* table[kOperators];
 std::vector<PyTypeObject*>& scalar_types() {
   static auto& types = *new std::vector<PyTypeObject*>();
@@ -36,15 +28,6 @@ std::vector<PyTypeObject*>& scalar_types() {
 }
 
 Operator reflected(Operator which) { return static_cast<Operator>(static_cast<int>(which) + 1); }
-
-PyObject* call(PyObject* callable, PyObject* a, PyObject* b) {
-  PyObject* args[3] = {nullptr, a, b};
-  return PyObject_Vectorcall(callable, args + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
-}
-PyObject* call(PyObject* callable, PyObject* a) {
-  PyObject* args[2] = {nullptr, a};
-  return PyObject_Vectorcall(callable, args + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
-}
 
 // What an op takes for a foreign operand, a new reference: Python numbers as they are, NumPy
 // scalars as Python numbers, arrays as tensors over their memory. Null without exception: not an
@@ -70,15 +53,13 @@ constexpr bool commutative(Operator which) {
 
 // `tensor op foreign`, or `foreign op tensor` when `swapped`.
 PyObject* mixed(Operator which, PyObject* tensor, PyObject* foreign, bool swapped) {
-  PyObject* other = any_public_override(&foreign, 1) ? Py_NewRef(foreign) : operand(foreign);
+  const auto other = any_public_override(&foreign, 1) ? share(foreign) : steal(operand(foreign));
   if (!other) return not_an_operand();
-  const bool plain = !swapped || is_tensor(other) || !operator_object(reflected(which));
+  const bool is_plain_tensor = is_tensor(other.get());
+  const bool plain = !swapped || is_plain_tensor || !operator_object(reflected(which));
   PyObject* callable = plain ? operator_required(which) : operator_object(reflected(which));
-  const bool exchange = swapped && plain && (is_tensor(other) || !commutative(which));
-  PyObject* result = nullptr;
-  if (callable) result = exchange ? call(callable, other, tensor) : call(callable, tensor, other);
-  Py_DECREF(other);
-  return result;
+  const bool exchange = swapped && plain && (is_plain_tensor || !commutative(which));
+  return exchange ? call_object(callable, other, tensor) : call_object(callable, tensor, other);
 }
 
 template <Operator which>
@@ -86,7 +67,7 @@ PyObject* binary(PyObject* a, PyObject* b) {
   if (!is_tensor(a)) return mixed(which, b, a, true);
   if (!is_tensor(b)) return mixed(which, a, b, false);
   PyObject* callable = operator_required(which);
-  return callable ? call(callable, a, b) : nullptr;
+  return call_object(callable, a, b);
 }
 
 template <Operator which>
@@ -100,7 +81,7 @@ template <Operator which>
 PyObject* inplace(PyObject* a, PyObject* b) {
   PyObject* callable = operator_object(which);
   if (!callable) Py_RETURN_NOTIMPLEMENTED;
-  return is_tensor(b) ? call(callable, a, b) : mixed(which, a, b, false);
+  return is_tensor(b) ? call_object(callable, a, b) : mixed(which, a, b, false);
 }
 PyObject* inplace_power(PyObject* a, PyObject* b, PyObject*) {
   return inplace<Operator::IPow>(a, b);
@@ -109,7 +90,7 @@ PyObject* inplace_power(PyObject* a, PyObject* b, PyObject*) {
 template <Operator which>
 PyObject* unary(PyObject* a) {
   PyObject* callable = operator_required(which);
-  return callable ? call(callable, a) : nullptr;
+  return call_object(callable, a);
 }
 
 PyObject* invert(PyObject* a) {
@@ -127,7 +108,7 @@ PyObject* compare(PyObject* a, PyObject* b, int op) {
   const auto which = static_cast<Operator>(static_cast<int>(Operator::Lt) + op);
   if (!is_tensor(b)) return mixed(which, a, b, false);
   PyObject* callable = operator_required(which);
-  return callable ? call(callable, a, b) : nullptr;
+  return call_object(callable, a, b);
 }
 static_assert(Py_LT == 0 && Py_LE == 1 && Py_EQ == 2 && Py_NE == 3 && Py_GT == 4 && Py_GE == 5);
 
@@ -139,12 +120,10 @@ Py_hash_t hash(PyObject* self) {
 
 Py_ssize_t length(PyObject* self) {
   if (asks_override(self)) [[unlikely]] {
-    PyObject* found = override_slot("__len__", &self, 1);
-    const Py_ssize_t count = found ? PyNumber_AsSsize_t(found, PyExc_OverflowError) : -1;
-    Py_XDECREF(found);
-    return count;
+    const auto count = steal(override_slot("__len__", &self, 1));
+    return count ? PyNumber_AsSsize_t(count.get(), PyExc_OverflowError) : -1;
   }
-  auto* t = reinterpret_cast<Tensor*>(self);
+  auto* t = tensor_of(self);
   if (t->ndim == 0) {
     PyErr_SetString(PyExc_TypeError, "[len] len() of a 0-d tensor\nhint: use numel()");
     return -1;
@@ -165,7 +144,7 @@ PyObject* subscript(PyObject* self, PyObject* key) {
   if (asks_subscript(given, 2)) [[unlikely]]
     return override_slot("__getitem__", given, 2);
   PyObject* callable = operator_required(Operator::GetItem);
-  return callable ? call(callable, self, key) : nullptr;
+  return call_object(callable, self, key);
 }
 int assign_subscript(PyObject* self, PyObject* key, PyObject* value) {
   if (!value) {
@@ -175,24 +154,17 @@ int assign_subscript(PyObject* self, PyObject* key, PyObject* value) {
   }
   PyObject* callable = operator_required(Operator::SetItem);
   if (!callable) return -1;
-  PyObject* args[4] = {nullptr, self, key, value};
-  PyObject* result =
-      asks_subscript(args + 1, 3)
-          ? override_slot("__setitem__", args + 1, 3)
-          : PyObject_Vectorcall(callable, args + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
-  Py_XDECREF(result);
+  PyObject* given[3] = {self, key, value};
+  const auto result = steal(asks_subscript(given, 3) ? override_slot("__setitem__", given, 3)
+                                                     : call_object(callable, self, key, value));
   return result ? 0 : -1;
 }
 int contains(PyObject* self, PyObject* value) {
   PyObject* given[2] = {self, value};
   PyObject* callable = operator_required(Operator::Contains);
-  PyObject* result = asks_override(self) ? override_slot("__contains__", given, 2)
-                     : callable          ? call(callable, self, value)
-                                         : nullptr;
-  if (!result) return -1;
-  const int truth = PyObject_IsTrue(result);
-  Py_DECREF(result);
-  return truth;
+  const auto result = steal(asks_override(self) ? override_slot("__contains__", given, 2)
+                                                : call_object(callable, self, value));
+  return result ? PyObject_IsTrue(result.get()) : -1;
 }
 PyObject* iterate(PyObject* self) {
   if (asks_override(self)) [[unlikely]]
@@ -202,24 +174,18 @@ PyObject* iterate(PyObject* self) {
                     "[iter] iteration over a 0-d tensor\nhint: use item() for its value");
     return nullptr;
   }
-  PyObject* callable = operator_required(Operator::Unbind);
-  PyObject* parts = callable ? call(callable, self) : nullptr;
-  if (!parts) return nullptr;
-  PyObject* iterator = PyObject_GetIter(parts);
-  Py_DECREF(parts);
-  return iterator;
+  const auto parts = steal(call_object(operator_required(Operator::Unbind), self));
+  return parts ? PyObject_GetIter(parts.get()) : nullptr;
 }
 PyObject* repr(PyObject* self) {
   if (asks_override(self)) [[unlikely]]
     return override_slot("__repr__", &self, 1);
-  if (PyObject* callable = operator_object(Operator::Repr)) return call(callable, self);
-  PyObject* shape =
-      size_object(reinterpret_cast<Tensor*>(self)->ndim, reinterpret_cast<Tensor*>(self)->sizes());
+  if (PyObject* callable = operator_object(Operator::Repr)) return call_object(callable, self);
+  const Tensor* t = tensor_of(self);
+  const auto shape = steal(size_object(t->ndim, t->sizes()));
   if (!shape) return nullptr;
-  PyObject* text = PyUnicode_FromFormat("tensor(..., size=%R, dtype=%R)", shape,
-                                        dtype_object(reinterpret_cast<Tensor*>(self)->dtype));
-  Py_DECREF(shape);
-  return text;
+  return PyUnicode_FromFormat("tensor(..., size=%R, dtype=%R)", shape.get(),
+                              dtype_object(t->dtype));
 }
 
 // ---------------------------------------------------------------- conversion to Python numbers
@@ -236,10 +202,8 @@ PyObject* single(PyObject* self) {
 }
 int truth(PyObject* self) {
   if (asks_override(self)) [[unlikely]] {
-    PyObject* found = override_slot("__bool__", &self, 1);
-    const int known = found ? PyObject_IsTrue(found) : -1;
-    Py_XDECREF(found);
-    return known;
+    const auto answer = steal(override_slot("__bool__", &self, 1));
+    return answer ? PyObject_IsTrue(answer.get()) : -1;
   }
   auto* t = reinterpret_cast<Tensor*>(self);
   if (t->numel != 1) {
@@ -249,57 +213,39 @@ int truth(PyObject* self) {
                  t->numel == 0 ? "no values" : "more than one value");
     return -1;
   }
-  PyObject* value = tensor_item_shown(t);
-  if (!value) return -1;
-  const int result = PyObject_IsTrue(value);
-  Py_DECREF(value);
-  return result;
+  const auto value = steal(tensor_item_shown(t));
+  return value ? PyObject_IsTrue(value.get()) : -1;
 }
 // Warns, once, of a number that leaves the graph without detach(). False: the warning was raised.
 bool notes_gradient(PyObject* self) {
   if (!grad_mode.enabled || !tensor_requires_grad(reinterpret_cast<Tensor*>(self))) [[likely]]
     return true;
-  PyObject* text = PyUnicode_FromString(
+  const auto text = steal(PyUnicode_FromString(
       "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
-      "Consider using tensor.detach() first.");
-  PyObject* answer = text ? call_helper("flambeau.core.warned", "warn_once", &text, 1) : nullptr;
-  Py_XDECREF(text);
-  Py_XDECREF(answer);
-  return answer != nullptr;
+      "Consider using tensor.detach() first."));
+  return static_cast<bool>(steal(call_helper("flambeau.core.warned", "warn_once", text)));
 }
 PyObject* to_float(PyObject* self) {
   if (asks_override(self)) [[unlikely]]
     return override_slot("__float__", &self, 1);
   if (!notes_gradient(self)) return nullptr;
-  PyObject* value = single(self);
+  const auto value = steal(single(self));
   if (!value) return nullptr;
-  PyObject* result = nullptr;
-  if (PyComplex_Check(value)) {
-    if (PyComplex_ImagAsDouble(value) == 0.0) {
-      result = PyFloat_FromDouble(PyComplex_RealAsDouble(value));
-    } else {
-      PyErr_SetString(PyExc_RuntimeError,
-                      "[float] value cannot be converted to type double without overflow\n"
-                      "hint: take .real");
-    }
-  } else {
-    result = PyNumber_Float(value);
+  if (!PyComplex_Check(value.get())) return PyNumber_Float(value.get());
+  if (PyComplex_ImagAsDouble(value.get()) == 0.0) {
+    return PyFloat_FromDouble(PyComplex_RealAsDouble(value.get()));
   }
-  Py_DECREF(value);
-  return result;
+  PyErr_SetString(PyExc_RuntimeError,
+                  "[float] value cannot be converted to type double without overflow\n"
+                  "hint: take .real");
+  return nullptr;
 }
 PyObject* to_int(PyObject* self) {
   if (asks_override(self)) [[unlikely]]
     return override_slot("__int__", &self, 1);
-  PyObject* value = single(self);
-  if (value && PyComplex_Check(value)) {
-    Py_DECREF(value);
-    value = to_float(self);
-  }
-  if (!value) return nullptr;
-  PyObject* result = PyNumber_Long(value);
-  Py_DECREF(value);
-  return result;
+  auto value = steal(single(self));
+  if (value && PyComplex_Check(value.get())) value = steal(to_float(self));
+  return value ? PyNumber_Long(value.get()) : nullptr;
 }
 PyObject* to_index(PyObject* self) {
   if (asks_override(self)) [[unlikely]]
@@ -341,25 +287,17 @@ PyObject* set_operator(PyObject*, PyObject* args) {
                  Py_TYPE(callable)->tp_name);
     return nullptr;
   }
-  PyObject* old = table[index];
-  table[index] = callable == Py_None ? nullptr : Py_NewRef(callable);
-  Py_XDECREF(old);
+  assign(table[index], share(callable == Py_None ? nullptr : callable));
   Py_RETURN_NONE;
 }
 PyObject* get_operator(PyObject*, PyObject* argument) {
   const char* name = PyUnicode_AsUTF8(argument);
   const int index = name ? operator_index(name) : -1;
   if (index < 0) return nullptr;
-  return Py_NewRef(table[index] ? table[index] : Py_None);
+  return Py_NewRef(or_none(table[index]));
 }
 PyObject* operator_names(PyObject*, PyObject*) {
-  PyObject* list = PyList_New(0);
-  for (const char* name : kNames) {
-    PyObject* text = list ? PyUnicode_FromString(name) : nullptr;
-    if (!text || PyList_Append(list, text) < 0) Py_CLEAR(list);
-    Py_XDECREF(text);
-  }
-  return list;
+  return build_list(kOperators, [](size_t i) { return PyUnicode_FromString(kNames[i]); });
 }
 PyObject* register_scalar_type(PyObject*, PyObject* type) {
   if (!PyType_Check(type)) {

@@ -8,75 +8,54 @@ PyTypeObject* SizeType = nullptr;
 
 namespace {
 
-PyObject* wrap_tuple(PyObject* tuple) {  // steals; any tuple -> Size
-  if (!tuple || tuple == Py_NotImplemented) return tuple;
-  const Py_ssize_t count = PyTuple_GET_SIZE(tuple);
-  PyObject* result = SizeType->tp_alloc(SizeType, count);
-  for (Py_ssize_t i = 0; result && i < count; ++i)
-    PyTuple_SET_ITEM(result, i, Py_NewRef(PyTuple_GET_ITEM(tuple, i)));
-  Py_DECREF(tuple);
-  return result;
+template <typename Entry>
+PyObject* build_size(PyTypeObject* type, Py_ssize_t count, Entry entry) {
+  return fill_tuple(type->tp_alloc(type, count), entry);
+}
+
+PyObject* wrap_tuple(PyObject* result) {  // steals; any tuple -> Size
+  const auto tuple = steal(result);
+  if (!tuple || result == Py_NotImplemented) return Py_XNewRef(result);
+  return build_size(SizeType, PyTuple_GET_SIZE(result), [&](size_t i) {
+    return Py_NewRef(PyTuple_GET_ITEM(result, static_cast<Py_ssize_t>(i)));
+  });
 }
 
 PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject* sequence = nullptr;
   if (!PyArg_ParseTuple(args, "|O", &sequence)) return nullptr;
-  PyObject* tuple = sequence ? PySequence_Tuple(sequence) : PyTuple_New(0);
+  const auto tuple = steal(sequence ? PySequence_Tuple(sequence) : PyTuple_New(0));
   if (!tuple) return nullptr;
-  const Py_ssize_t count = PyTuple_GET_SIZE(tuple);
-  PyObject* result = type->tp_alloc(type, count);
-  for (Py_ssize_t i = 0; result && i < count; ++i) {
-    PyObject* item = PyTuple_GET_ITEM(tuple, i);
-    PyObject* value = nullptr;
-    if (PyLong_CheckExact(item) || is_registered_scalar(item)) {
-      value = Py_NewRef(item);
-    } else if (PyIndex_Check(item)) {
-      value = PyNumber_Index(item);
-    } else {
-      PyErr_Format(PyExc_TypeError,
-                   "[Size] torch.Size() takes an iterable of 'int' (item %zd is '%s')\n"
-                   "hint: convert the items with int()",
-                   i, Py_TYPE(item)->tp_name);
-    }
-    if (!value) {
-      Py_CLEAR(result);
-    } else {
-      PyTuple_SET_ITEM(result, i, value);
-    }
-  }
-  Py_DECREF(tuple);
-  return result;
+  return build_size(type, PyTuple_GET_SIZE(tuple.get()), [&](size_t i) -> PyObject* {
+    PyObject* item = PyTuple_GET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i));
+    if (PyLong_CheckExact(item) || is_registered_scalar(item)) return Py_NewRef(item);
+    if (PyIndex_Check(item)) return PyNumber_Index(item);
+    PyErr_Format(PyExc_TypeError,
+                 "[Size] torch.Size() takes an iterable of 'int' (item %zu is '%s')\n"
+                 "hint: convert the items with int()",
+                 i, Py_TYPE(item)->tp_name);
+    return nullptr;
+  });
 }
 
 PyObject* size_repr(PyObject* self) {
-  PyObject* list = PySequence_List(self);
-  if (!list) return nullptr;
-  PyObject* text = PyUnicode_FromFormat("torch.Size(%R)", list);
-  Py_DECREF(list);
-  return text;
+  const auto list = steal(PySequence_List(self));
+  return list ? PyUnicode_FromFormat("torch.Size(%R)", list.get()) : nullptr;
 }
 
 PyObject* size_numel(PyObject* self, PyObject*) {
-  PyObject* product = PyLong_FromLong(1);
+  auto product = steal(PyLong_FromLong(1));
   for (Py_ssize_t i = 0; product && i < PyTuple_GET_SIZE(self); ++i) {
-    PyObject* next = PyNumber_Multiply(product, PyTuple_GET_ITEM(self, i));
-    Py_DECREF(product);
-    product = next;
+    product = steal(PyNumber_Multiply(product.get(), PyTuple_GET_ITEM(self, i)));
   }
-  return product;
+  return product.release();
 }
 
 PyObject* size_reduce(PyObject* self, PyObject*) {
-  PyObject* tuple = PyTuple_GetSlice(self, 0, PyTuple_GET_SIZE(self));
-  if (!tuple) return nullptr;
-  if (tuple == self || Py_TYPE(tuple) != &PyTuple_Type) {  // a slice may share the subclass
-    PyObject* list = PySequence_List(self);
-    Py_DECREF(tuple);
-    tuple = list ? PyList_AsTuple(list) : nullptr;
-    Py_XDECREF(list);
-    if (!tuple) return nullptr;
-  }
-  return Py_BuildValue("(O(N))", Py_TYPE(self), tuple);
+  PyObject* tuple = build_tuple(static_cast<size_t>(PyTuple_GET_SIZE(self)), [self](size_t i) {
+    return Py_NewRef(PyTuple_GET_ITEM(self, static_cast<Py_ssize_t>(i)));
+  });
+  return tuple ? Py_BuildValue("(O(N))", Py_TYPE(self), tuple) : nullptr;
 }
 
 // tuple + Size and Size + tuple are Sizes, as are slices and repetitions.
@@ -109,34 +88,28 @@ PyType_Slot slots[] = {{Py_tp_doc, const_cast<char*>(kSizeDoc)},
 }  // namespace
 
 PyObject* size_object(int ndim, const int64_t* sizes) {
-  PyObject* result = SizeType->tp_alloc(SizeType, ndim);
-  for (int i = 0; result && i < ndim; ++i) {
-    PyObject* value = PyLong_FromLongLong(sizes[i]);
-    if (!value) {
-      Py_CLEAR(result);
-    } else {
-      PyTuple_SET_ITEM(result, i, value);
-    }
-  }
-  return result;
+  return build_size(SizeType, ndim, [&](size_t i) { return PyLong_FromLongLong(sizes[i]); });
 }
 
 // One size. A number beyond 64 bits is the TypeError that PyTorch raises for it.
-static int64_t read_size(const char* op, PyObject* number) {
+static bool read_size(const char* op, PyObject* object, int64_t* out) {
+  const auto number = steal(PyNumber_Index(object));
+  if (!number) return false;
   int overflow = 0;
-  const int64_t value = number ? PyLong_AsLongLongAndOverflow(number, &overflow) : -1;
-  if (overflow)
+  *out = PyLong_AsLongLongAndOverflow(number.get(), &overflow);
+  if (overflow) {
     PyErr_Format(PyExc_TypeError,
-                 "[%s] a size does not fit in 64 bits: %S\nhint: sizes count elements", op, number);
-  return value;
+                 "[%s] a size does not fit in 64 bits: %S\nhint: sizes count elements", op,
+                 number.get());
+  }
+  return !overflow;
 }
 
 bool parse_int64(const char* op, PyObject* object, int64_t* out) {
-  PyObject* number = PyNumber_Index(object);
+  const auto number = steal(PyNumber_Index(object));
   if (!number) return false;
   int overflow = 0;
-  *out = PyLong_AsLongLongAndOverflow(number, &overflow);
-  Py_DECREF(number);
+  *out = PyLong_AsLongLongAndOverflow(number.get(), &overflow);
   if (!overflow) return true;
   PyErr_Format(PyExc_ValueError,
                "[%s] an integer does not fit in 64 bits\nhint: integers lie in [-2**63, 2**63)",
@@ -145,48 +118,36 @@ bool parse_int64(const char* op, PyObject* object, int64_t* out) {
 }
 
 int parse_sizes(const char* op, PyObject* object, int64_t* out) {
-  if (PyIndex_Check(object) && !PySequence_Check(object)) {
-    PyObject* number = PyNumber_Index(object);
-    out[0] = read_size(op, number);
-    Py_XDECREF(number);
-    return out[0] == -1 && PyErr_Occurred() ? -1 : 1;
-  }
-  PyObject* fast = PySequence_Fast(object, "sizes must be a sequence of ints");
+  if (PyIndex_Check(object) && !PySequence_Check(object))
+    return read_size(op, object, out) ? 1 : -1;
+  const auto fast = steal(PySequence_Fast(object, "sizes must be a sequence of ints"));
   if (!fast) return -1;
-  const Py_ssize_t count = PySequence_Fast_GET_SIZE(fast);
-  int result = static_cast<int>(count);
+  const Py_ssize_t count = PySequence_Fast_GET_SIZE(fast.get());
   if (count > kMaxDims) {
     PyErr_Format(PyExc_RuntimeError,
                  "[%s] too many dimensions: got %zd, the limit is %d\nhint: merge some dimensions",
                  op, count, kMaxDims);
-    result = -1;
+    return -1;
   }
-  for (Py_ssize_t i = 0; result >= 0 && i < count; ++i) {
-    PyObject* item = PySequence_Fast_GET_ITEM(fast, i);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(fast.get(), i);
     if (!PyIndex_Check(item)) {
       PyErr_Format(PyExc_TypeError,
                    "[%s] sizes must be ints: item %zd is '%s'\nhint: convert the items with int()",
                    op, i, Py_TYPE(item)->tp_name);
-      result = -1;
-      break;
+      return -1;
     }
-    PyObject* number = PyNumber_Index(item);
-    out[i] = read_size(op, number);
-    Py_XDECREF(number);
-    if (out[i] == -1 && PyErr_Occurred()) result = -1;
+    if (!read_size(op, item, out + i)) return -1;
   }
-  Py_DECREF(fast);
-  return result;
+  return static_cast<int>(count);
 }
 
 bool init_size(PyObject* module) {
   PyType_Spec spec = {"flambeau.Size", static_cast<int>(PyTuple_Type.tp_basicsize),
                       static_cast<int>(PyTuple_Type.tp_itemsize),
                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
-  PyObject* bases = PyTuple_Pack(1, &PyTuple_Type);
-  if (!bases) return false;
-  SizeType = reinterpret_cast<PyTypeObject*>(PyType_FromSpecWithBases(&spec, bases));
-  Py_DECREF(bases);
+  auto* base = reinterpret_cast<PyObject*>(&PyTuple_Type);
+  SizeType = reinterpret_cast<PyTypeObject*>(PyType_FromSpecWithBases(&spec, base));
   return SizeType &&
          PyModule_AddObjectRef(module, "Size", reinterpret_cast<PyObject*>(SizeType)) == 0;
 }

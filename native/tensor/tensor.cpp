@@ -26,14 +26,12 @@ constexpr int kSpareTensors = 512;
 PyObject* spare[kSpareTensors];
 int spare_count = 0;
 
-Tensor* as_tensor(PyObject* object) { return reinterpret_cast<Tensor*>(object); }
-
 void autograd_release(Autograd* a) {
-  Py_XDECREF(reinterpret_cast<PyObject*>(a->grad));
-  Py_XDECREF(reinterpret_cast<PyObject*>(a->base));
-  Py_XDECREF(a->hooks);
-  Py_XDECREF(a->post_accumulate_hooks);
-  Py_XDECREF(reinterpret_cast<PyObject*>(a->node));
+  drop(a->grad);
+  drop(a->base);
+  drop(a->hooks);
+  drop(a->post_accumulate_hooks);
+  drop(a->node);
   delete a;
 }
 
@@ -43,7 +41,7 @@ void count_release(Tensor* t) {
 }
 
 int tensor_traverse(PyObject* self, visitproc visit, void* arg) {
-  Tensor* t = as_tensor(self);
+  Tensor* t = tensor_of(self);
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(t->dict);
   if (t->autograd) {
@@ -57,8 +55,8 @@ int tensor_traverse(PyObject* self, visitproc visit, void* arg) {
 }
 
 int tensor_clear(PyObject* self) {
-  Tensor* t = as_tensor(self);
-  Py_CLEAR(t->dict);
+  Tensor* t = tensor_of(self);
+  drop(t->dict);
   Autograd* a = t->autograd;
   t->autograd = nullptr;
   if (a) autograd_release(a);
@@ -66,8 +64,7 @@ int tensor_clear(PyObject* self) {
 }
 
 void tensor_dealloc(PyObject* self) {
-  Tensor* t = as_tensor(self);
-  PyTypeObject* type = Py_TYPE(self);
+  Tensor* t = tensor_of(self);
   PyObject_GC_UnTrack(self);
   if (t->weakrefs) PyObject_ClearWeakRefs(self);
   if (t->value_id >= 0) record_tensor_dead(t);
@@ -75,28 +72,28 @@ void tensor_dealloc(PyObject* self) {
   count_release(t);
   if (t->dims && t->dims != t->inline_dims) PyMem_Free(t->dims);
   if (t->storage) storage_decref(t->storage);
-  if (type == TensorType && spare_count < kSpareTensors) {
+  if (Py_TYPE(self) == TensorType && spare_count < kSpareTensors) {
     spare[spare_count++] = self;
+    drop(self->ob_type);
   } else {
-    type->tp_free(self);
+    free_instance(self);
   }
-  Py_DECREF(type);
 }
 
 // A __dict__ can hold a reference back: from then on the collector has to look.
 int tensor_setattro(PyObject* self, PyObject* name, PyObject* value) {
   const int status = PyObject_GenericSetAttr(self, name, value);
-  if (as_tensor(self)->dict) tensor_track(as_tensor(self));
+  if (tensor_of(self)->dict) tensor_track(tensor_of(self));
   return status;
 }
 PyObject* tensor_get_dict(PyObject* self, void*) {
   PyObject* dict = PyObject_GenericGetDict(self, nullptr);
-  tensor_track(as_tensor(self));
+  tensor_track(tensor_of(self));
   return dict;
 }
 int tensor_set_dict(PyObject* self, PyObject* value, void*) {
   const int status = PyObject_GenericSetDict(self, value, nullptr);
-  tensor_track(as_tensor(self));
+  tensor_track(tensor_of(self));
   return status;
 }
 
@@ -104,11 +101,9 @@ int tensor_set_dict(PyObject* self, PyObject* value, void*) {
 // an object of this class.
 PyObject* tensor_legacy_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   PyObject* definition = operator_required(Operator::New);
-  PyObject* made = definition ? PyObject_Call(definition, args, kwargs) : nullptr;
-  if (!made || Py_TYPE(made) == type) return made;
-  Tensor* result = tensor_alias_as(type, as_tensor(made));
-  Py_DECREF(made);
-  return reinterpret_cast<PyObject*>(result);
+  auto tensor = steal(definition ? PyObject_Call(definition, args, kwargs) : nullptr);
+  if (!tensor || Py_TYPE(tensor.get()) == type) return tensor.release();
+  return object_of(tensor_alias_as(type, tensor_of(tensor.get())));
 }
 
 PyMemberDef members[] = {
@@ -172,7 +167,7 @@ PyObject* tensor_alloc(PyTypeObject* type) {
     object = type->tp_alloc(type, 0);  // zeroed and tracked
   }
   if (!object) return nullptr;
-  Tensor* t = as_tensor(object);
+  Tensor* t = tensor_of(object);
   t->storage = nullptr;
   t->dims = nullptr;
   t->autograd = nullptr;
@@ -238,18 +233,14 @@ bool tensor_fill(Tensor* t, Storage* storage, DType dtype, Device device, int nd
 
 Tensor* tensor_new(Storage* storage, DType dtype, Device device, int ndim, const int64_t* sizes,
                    const int64_t* strides, int64_t offset) {
-  PyObject* object = tensor_alloc(TensorType);
-  if (!object) {
+  auto t = steal(tensor_of(tensor_alloc(TensorType)));
+  if (!t) {
     storage_decref(storage);
     return nullptr;
   }
-  Tensor* t = as_tensor(object);
-  if (!tensor_fill(t, storage, dtype, device, ndim, sizes, strides, offset)) {
-    Py_DECREF(object);
-    return nullptr;
-  }
+  if (!tensor_fill(t.get(), storage, dtype, device, ndim, sizes, strides, offset)) return nullptr;
   if (grad_mode.inference) t->flags |= kInference;
-  return t;
+  return t.release();
 }
 
 int64_t checked_numel(int ndim, const int64_t* sizes) {
@@ -361,25 +352,18 @@ bool tensor_count_on(Tensor* t, uint32_t version) {
 }
 
 Tensor* tensor_alias_as(PyTypeObject* type, Tensor* source) {
-  PyObject* object = tensor_alloc(type);
-  if (!object) return nullptr;
-  Tensor* t = as_tensor(object);
-  storage_incref(source->storage);
-  if (!tensor_fill(t, source->storage, source->dtype, source->device, source->ndim, source->sizes(),
-                   source->strides(), source->offset)) {
-    Py_DECREF(object);
+  auto t = steal(tensor_of(tensor_alloc(type)));
+  if (!t || !tensor_fill(t.get(), share(source->storage).release(), source->dtype, source->device,
+                         source->ndim, source->sizes(), source->strides(), source->offset)) {
     return nullptr;
   }
   t->flags |= source->flags & (kInference | kLazy);
-  tensor_share_count(t, source);
-  return t;
+  tensor_share_count(t.get(), source);
+  return t.release();
 }
 
 static PyObject* ask_dispatch(const char* function, Tensor* t) {
-  PyObject* module = PyImport_ImportModule("flambeau.utils._python_dispatch");
-  PyObject* result = module ? PyObject_CallMethod(module, function, "O", t) : nullptr;
-  Py_XDECREF(module);
-  return result;
+  return call_helper("flambeau.utils._python_dispatch", function, t);
 }
 
 static bool answers_below(const Tensor* t) {
@@ -390,7 +374,7 @@ static bool answers_below(const Tensor* t) {
 // Dispatch modes and types that answer for their data make the alias themselves, below gradients.
 Tensor* tensor_detach_shown(Tensor* source) {
   if ((interceptors & kDispatchModes) || answers_below(source)) [[unlikely]]
-    return as_tensor(ask_dispatch("_detach", source));
+    return tensor_of(ask_dispatch("_detach", source));
   return tensor_alias_as(TensorType, source);
 }
 
@@ -402,15 +386,12 @@ PyObject* tensor_item_shown(Tensor* t) {
 
 Tensor* tensor_detach(Tensor* source) {
   if (answers_below(source)) [[unlikely]]
-    return as_tensor(ask_dispatch("_detach", source));
+    return tensor_of(ask_dispatch("_detach", source));
   return tensor_alias_as(TensorType, source);
 }
 
 PyObject* call_conjugate(const char* name, PyObject* object) {
-  PyObject* module = PyImport_ImportModule("flambeau.ops.indexing.pending");
-  PyObject* result = module ? PyObject_CallMethod(module, name, "(O)", object) : nullptr;
-  Py_XDECREF(module);
-  return result;
+  return call_helper("flambeau.ops.indexing.pending", name, object);
 }
 
 bool tensor_contiguous(const Tensor* t) { return (t->flags & kContiguous) != 0; }

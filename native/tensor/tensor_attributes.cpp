@@ -6,9 +6,6 @@
 namespace fb {
 namespace {
 
-Tensor* as_tensor(PyObject* object) { return reinterpret_cast<Tensor*>(object); }
-PyObject* as_object(Tensor* t) { return reinterpret_cast<PyObject*>(t); }
-
 // ---------------------------------------------------------------- geometry
 bool wrap_dim(PyObject* argument, int ndim, int* out) {
   int64_t dim;
@@ -31,23 +28,14 @@ PyObject* geometry(PyObject* self, PyObject* args, PyObject* kwargs, bool stride
   PyObject* dim = Py_None;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &dim))
     return nullptr;
-  Tensor* t = as_tensor(self);
+  Tensor* t = tensor_of(self);
   const int64_t* values = strides ? t->strides() : t->sizes();
   if (dim != Py_None) {
     int d;
     return wrap_dim(dim, t->ndim, &d) ? PyLong_FromLongLong(values[d]) : nullptr;
   }
   if (!strides) return size_object(t->ndim, values);
-  PyObject* tuple = PyTuple_New(t->ndim);
-  for (int i = 0; tuple && i < t->ndim; ++i) {
-    PyObject* value = PyLong_FromLongLong(values[i]);
-    if (!value) {
-      Py_CLEAR(tuple);
-    } else {
-      PyTuple_SET_ITEM(tuple, i, value);
-    }
-  }
-  return tuple;
+  return build_tuple(t->ndim, [values](size_t i) { return PyLong_FromLongLong(values[i]); });
 }
 PyObject* method_size(PyObject* self, PyObject* args, PyObject* kwargs) {
   return geometry(self, args, kwargs, false);
@@ -56,22 +44,22 @@ PyObject* method_stride(PyObject* self, PyObject* args, PyObject* kwargs) {
   return geometry(self, args, kwargs, true);
 }
 PyObject* get_shape(PyObject* self, void*) {
-  return size_object(as_tensor(self)->ndim, as_tensor(self)->sizes());
+  return size_object(tensor_of(self)->ndim, tensor_of(self)->sizes());
 }
-PyObject* get_ndim(PyObject* self, void*) { return PyLong_FromLong(as_tensor(self)->ndim); }
+PyObject* get_ndim(PyObject* self, void*) { return PyLong_FromLong(tensor_of(self)->ndim); }
 PyObject* method_dim(PyObject* self, PyObject*) { return get_ndim(self, nullptr); }
 PyObject* method_numel(PyObject* self, PyObject*) {
-  return PyLong_FromLongLong(as_tensor(self)->numel);
+  return PyLong_FromLongLong(tensor_of(self)->numel);
 }
 PyObject* get_itemsize(PyObject* self, void*) {
-  return PyLong_FromLongLong(item_size(as_tensor(self)->dtype));
+  return PyLong_FromLongLong(item_size(tensor_of(self)->dtype));
 }
 PyObject* method_element_size(PyObject* self, PyObject*) { return get_itemsize(self, nullptr); }
 PyObject* get_nbytes(PyObject* self, void*) {
-  return PyLong_FromLongLong(as_tensor(self)->numel * item_size(as_tensor(self)->dtype));
+  return PyLong_FromLongLong(tensor_of(self)->numel * item_size(tensor_of(self)->dtype));
 }
 PyObject* method_storage_offset(PyObject* self, PyObject*) {
-  return PyLong_FromLongLong(as_tensor(self)->offset);
+  return PyLong_FromLongLong(tensor_of(self)->offset);
 }
 
 // Dense in the order batch, spatial..., channel: what `channels_last` promises.
@@ -101,23 +89,23 @@ PyObject* method_is_contiguous(PyObject* self, PyObject* args, PyObject* kwargs)
                  format);
     return nullptr;
   }
-  const Tensor* t = as_tensor(self);
+  const Tensor* t = tensor_of(self);
   return PyBool_FromLong(number < 2 ? tensor_contiguous(t) : channels_last(t, number + 2));
 }
 
 // ---------------------------------------------------------------- kind of tensor
 PyObject* get_dtype(PyObject* self, void*) {
-  return Py_NewRef(dtype_object(as_tensor(self)->dtype));
+  return Py_NewRef(dtype_object(tensor_of(self)->dtype));
 }
 // A wrapper has no memory, and says that it is where what it wraps is.
 PyObject* claimed_device(PyObject* self) {
-  const Tensor* t = as_tensor(self);
+  const Tensor* t = tensor_of(self);
   if (!(t->flags & kPythonType) || !t->dict) return nullptr;
   return PyDict_GetItemString(t->dict, "_claimed_device");
 }
 PyObject* get_device(PyObject* self, void*) {
   PyObject* claimed = claimed_device(self);
-  return claimed ? Py_NewRef(claimed) : device_object(as_tensor(self)->device);
+  return claimed ? Py_NewRef(claimed) : device_object(tensor_of(self)->device);
 }
 PyObject* get_layout(PyObject*, void*) { return Py_NewRef(strided_layout()); }
 PyObject* get_is_meta(PyObject* self, void*) {
@@ -126,7 +114,7 @@ PyObject* get_is_meta(PyObject* self, void*) {
     if (!device_from_object(object, &claimed)) return nullptr;
     return PyBool_FromLong(claimed.kind == DeviceKind::Meta);
   }
-  return PyBool_FromLong(as_tensor(self)->device.kind == DeviceKind::Meta);
+  return PyBool_FromLong(tensor_of(self)->device.kind == DeviceKind::Meta);
 }
 PyObject* get_is_cpu(PyObject* self, void*) {
   Device claimed;
@@ -134,40 +122,40 @@ PyObject* get_is_cpu(PyObject* self, void*) {
     if (!device_from_object(object, &claimed)) return nullptr;
     return PyBool_FromLong(claimed.kind == DeviceKind::CPU);
   }
-  return PyBool_FromLong(as_tensor(self)->device.kind == DeviceKind::CPU);
+  return PyBool_FromLong(tensor_of(self)->device.kind == DeviceKind::CPU);
 }
 PyObject* get_false(PyObject*, void*) { Py_RETURN_FALSE; }
 PyObject* method_false(PyObject*, PyObject*) { Py_RETURN_FALSE; }
 PyObject* method_is_floating_point(PyObject* self, PyObject*) {
-  return PyBool_FromLong(is_floating(as_tensor(self)->dtype));
+  return PyBool_FromLong(is_floating(tensor_of(self)->dtype));
 }
 PyObject* method_is_complex(PyObject* self, PyObject*) {
-  return PyBool_FromLong(is_complex(as_tensor(self)->dtype));
+  return PyBool_FromLong(is_complex(tensor_of(self)->dtype));
 }
 PyObject* method_is_signed(PyObject* self, PyObject*) {
-  return PyBool_FromLong(dtype_info(as_tensor(self)->dtype).is_signed);
+  return PyBool_FromLong(dtype_info(tensor_of(self)->dtype).is_signed);
 }
 PyObject* method_get_device(PyObject*, PyObject*) { return PyLong_FromLong(-1); }
 PyObject* method_is_inference(PyObject* self, PyObject*) {
-  return PyBool_FromLong((as_tensor(self)->flags & kInference) != 0);
+  return PyBool_FromLong((tensor_of(self)->flags & kInference) != 0);
 }
 PyObject* method_data_ptr(PyObject* self, PyObject*) {
-  Tensor* t = as_tensor(self);
+  Tensor* t = tensor_of(self);
   if (!tensor_materialise(t, "data_ptr()")) return nullptr;
   if (!t->storage->data) return PyLong_FromLong(0);
   if (!storage_give_address(t->storage)) return nullptr;
   return PyLong_FromUnsignedLongLong(reinterpret_cast<uintptr_t>(t->data()));
 }
 PyObject* method_untyped_storage(PyObject* self, PyObject*) {
-  if (!tensor_materialise(as_tensor(self), "untyped_storage()")) return nullptr;
-  return untyped_storage(as_tensor(self)->storage);
+  if (!tensor_materialise(tensor_of(self), "untyped_storage()")) return nullptr;
+  return untyped_storage(tensor_of(self)->storage);
 }
 PyObject* method_is_set_to(PyObject* self, PyObject* other) {
   if (!is_tensor(other)) {
     PyErr_SetString(PyExc_TypeError, "[is_set_to] expected a tensor\nhint: pass a tensor");
     return nullptr;
   }
-  const Tensor *a = as_tensor(self), *b = as_tensor(other);
+  const Tensor *a = tensor_of(self), *b = tensor_of(other);
   const bool same = a->storage == b->storage && ((a->flags ^ b->flags) & kLazy) == 0 &&
                     a->offset == b->offset && a->ndim == b->ndim &&
                     std::memcmp(a->dims, b->dims, sizeof(int64_t) * 2 * a->ndim) == 0;
@@ -181,21 +169,21 @@ PyObject* method_pin_memory(PyObject*, PyObject*, PyObject*) {
 }
 template <TensorFlags flag>
 PyObject* method_resolve(PyObject* self, PyObject*) {
-  return as_tensor(self)->flags & flag ? call_conjugate("resolved", self) : Py_NewRef(self);
+  return tensor_of(self)->flags & flag ? call_conjugate("resolved", self) : Py_NewRef(self);
 }
 constexpr auto method_resolve_conj = method_resolve<kConjugate>;
 constexpr auto method_resolve_neg = method_resolve<kNegative>;
 PyObject* method_is_conj(PyObject* self, PyObject*) {
-  return PyBool_FromLong((as_tensor(self)->flags & kConjugate) != 0);
+  return PyBool_FromLong((tensor_of(self)->flags & kConjugate) != 0);
 }
 PyObject* method_is_neg(PyObject* self, PyObject*) {
-  return PyBool_FromLong((as_tensor(self)->flags & kNegative) != 0);
+  return PyBool_FromLong((tensor_of(self)->flags & kNegative) != 0);
 }
 // _toggle(bits): a fresh alias becomes a view of conjugates (1) or negatives (2), or ends to be.
 PyObject* method_toggle(PyObject* self, PyObject* bits) {
   const long value = PyLong_AsLong(bits);
   if (value == -1 && PyErr_Occurred()) return nullptr;
-  Tensor* t = as_tensor(self);
+  Tensor* t = tensor_of(self);
   if (value & 1) t->flags ^= kConjugate;
   if (value & 2) t->flags ^= kNegative;
   return Py_NewRef(self);
@@ -205,12 +193,12 @@ PyObject* method_share_memory(PyObject* self, PyObject*) {
   return callable ? PyObject_CallOneArg(callable, self) : nullptr;
 }
 PyObject* method_is_shared(PyObject* self, PyObject*) {
-  return PyBool_FromLong(storage_is_shared(as_tensor(self)->storage));
+  return PyBool_FromLong(storage_is_shared(tensor_of(self)->storage));
 }
 
 // ---------------------------------------------------------------- autograd
 PyObject* get_requires_grad(PyObject* self, void*) {
-  return PyBool_FromLong(tensor_requires_grad(as_tensor(self)));
+  return PyBool_FromLong(tensor_requires_grad(tensor_of(self)));
 }
 bool change_requires_grad(Tensor* t, bool value) {
   Autograd* a = t->autograd;
@@ -248,7 +236,7 @@ int set_requires_grad(PyObject* self, PyObject* value, void*) {
                     "[requires_grad] requires_grad must be a bool\nhint: assign True or False");
     return -1;
   }
-  return change_requires_grad(as_tensor(self), value == Py_True) ? 0 : -1;
+  return change_requires_grad(tensor_of(self), value == Py_True) ? 0 : -1;
 }
 PyObject* method_requires_grad(PyObject* self, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"requires_grad", nullptr};
@@ -261,41 +249,41 @@ PyObject* method_requires_grad(PyObject* self, PyObject* args, PyObject* kwargs)
                  Py_TYPE(value)->tp_name);
     return nullptr;
   }
-  const Autograd* a = as_tensor(self)->autograd;
+  const Autograd* a = tensor_of(self)->autograd;
   if (value == Py_True && a && a->node) return Py_NewRef(self);  // it does
-  return change_requires_grad(as_tensor(self), value == Py_True) ? Py_NewRef(self) : nullptr;
+  return change_requires_grad(tensor_of(self), value == Py_True) ? Py_NewRef(self) : nullptr;
 }
 PyObject* get_is_leaf(PyObject* self, void*) {
-  const Autograd* a = as_tensor(self)->autograd;
+  const Autograd* a = tensor_of(self)->autograd;
   if (!a || (!a->node && !a->base)) Py_RETURN_TRUE;
   if (a->node) Py_RETURN_FALSE;
   uint32_t index;  // a view of what was written to may have got a history
-  const Node* node = tape_gradient_node(as_tensor(self), &index);
+  const Node* node = tape_gradient_node(tensor_of(self), &index);
   if (!node && PyErr_Occurred()) return nullptr;
-  return PyBool_FromLong(!as_tensor(self)->autograd->node);
+  return PyBool_FromLong(!tensor_of(self)->autograd->node);
 }
 PyObject* get_retains_grad(PyObject* self, void*) {
-  const Autograd* a = as_tensor(self)->autograd;
+  const Autograd* a = tensor_of(self)->autograd;
   return PyBool_FromLong(a && a->retains_grad);
 }
 PyObject* get_grad_fn(PyObject* self, void*) {
-  const Autograd* a = as_tensor(self)->autograd;
+  const Autograd* a = tensor_of(self)->autograd;
   if (!a || (!a->node && !a->base)) Py_RETURN_NONE;
   uint32_t index;
-  Node* node = tape_gradient_node(as_tensor(self), &index);  // a stale view gets a new one
+  Node* node = tape_gradient_node(tensor_of(self), &index);  // a stale view gets a new one
   if (!node && PyErr_Occurred()) return nullptr;
   return node ? tape_shown_node(node, index) : Py_NewRef(Py_None);
 }
 PyObject* get_output_nr(PyObject* self, void*) {
-  const Autograd* a = as_tensor(self)->autograd;
+  const Autograd* a = tensor_of(self)->autograd;
   return PyLong_FromUnsignedLong(a ? a->output_index : 0);
 }
 PyObject* get_base(PyObject* self, void*) {
-  const Autograd* a = as_tensor(self)->autograd;
-  return Py_NewRef(a && a->base ? as_object(a->base) : Py_None);
+  const Autograd* a = tensor_of(self)->autograd;
+  return Py_NewRef(a && a->base ? object_of(a->base) : Py_None);
 }
 PyObject* get_backward_hooks(PyObject* self, void*) {
-  const Autograd* a = as_tensor(self)->autograd;
+  const Autograd* a = tensor_of(self)->autograd;
   PyObject* hooks = a ? a->hooks : nullptr;
   const NodeExtras* extras = a && a->node ? a->node->extras : nullptr;
   if (extras && a->output_index < extras->tensor_hooks.size())
@@ -303,25 +291,25 @@ PyObject* get_backward_hooks(PyObject* self, void*) {
   return Py_NewRef(hooks ? hooks : Py_None);
 }
 PyObject* method_is_view(PyObject* self, PyObject*) {
-  const Tensor* t = as_tensor(self);
+  const Tensor* t = tensor_of(self);
   return PyBool_FromLong((t->flags & kIsView) || (t->autograd && t->autograd->base));
 }
 PyObject* get_version(PyObject* self, void*) {
-  if (as_tensor(self)->flags & kInference) {
+  if (tensor_of(self)->flags & kInference) {
     PyErr_SetString(PyExc_RuntimeError,
                     "[_version] Inference tensors do not track version counter.\n"
                     "hint: clone() it outside inference mode");
     return nullptr;
   }
-  return PyLong_FromUnsignedLong(as_tensor(self)->version());
+  return PyLong_FromUnsignedLong(tensor_of(self)->version());
 }
 PyObject* method_bump_version(PyObject* self, PyObject*) {
-  tensor_bump_version(as_tensor(self));
+  tensor_bump_version(tensor_of(self));
   Py_RETURN_NONE;
 }
 
 PyObject* get_grad(PyObject* self, void*) {
-  const Autograd* a = as_tensor(self)->autograd;
+  const Autograd* a = tensor_of(self)->autograd;
   if (a && a->node && !a->retains_grad && !a->grad &&
       PyErr_WarnEx(PyExc_UserWarning,
                    "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. "
@@ -330,7 +318,7 @@ PyObject* get_grad(PyObject* self, void*) {
                    ".retain_grad() on the non-leaf Tensor.",
                    1) < 0)
     return nullptr;
-  return Py_NewRef(a && a->grad ? as_object(a->grad) : Py_None);
+  return Py_NewRef(a && a->grad ? object_of(a->grad) : Py_None);
 }
 const char* grad_mismatch(const Tensor* t, const Tensor* grad) {
   if (t == grad) return "can't assign Variable as its own grad";
@@ -343,9 +331,9 @@ const char* grad_mismatch(const Tensor* t, const Tensor* grad) {
   return nullptr;
 }
 int set_grad(PyObject* self, PyObject* value, void*) {
-  Tensor* t = as_tensor(self);
+  Tensor* t = tensor_of(self);
   if (!value || value == Py_None) {
-    if (t->autograd) tensor_drop(&t->autograd->grad);
+    if (t->autograd) drop(t->autograd->grad);
     return 0;
   }
   if (!is_tensor(value)) {
@@ -355,7 +343,7 @@ int set_grad(PyObject* self, PyObject* value, void*) {
                  Py_TYPE(value)->tp_name);
     return -1;
   }
-  if (const char* problem = grad_mismatch(t, as_tensor(value))) {
+  if (const char* problem = grad_mismatch(t, tensor_of(value))) {
     PyErr_Format(PyExc_RuntimeError,
                  "[grad] %s\nhint: the gradient must match its tensor in "
                  "dtype, device and shape",
@@ -364,20 +352,18 @@ int set_grad(PyObject* self, PyObject* value, void*) {
   }
   Autograd* a = tensor_autograd(t);
   if (!a) return -1;
-  Tensor* old = a->grad;
-  a->grad = as_tensor(Py_NewRef(value));
-  Py_XDECREF(as_object(old));
+  assign(a->grad, share(tensor_of(value)));
   return 0;
 }
 
 // ---------------------------------------------------------------- data, detach, subclasses
 PyObject* method_detach(PyObject* self, PyObject*) {
-  Tensor* alias = tensor_detach_shown(as_tensor(self));
+  Tensor* alias = tensor_detach_shown(tensor_of(self));
   if (alias) alias->flags |= kIsView;
-  return as_object(alias);
+  return object_of(alias);
 }
 PyObject* method_detach_inplace(PyObject* self, PyObject*) {
-  Autograd* a = as_tensor(self)->autograd;
+  Autograd* a = tensor_of(self)->autograd;
   if (a && a->base) {
     PyErr_SetString(PyExc_RuntimeError,
                     "[detach_] Can't detach views in-place. Use detach() instead.\n"
@@ -385,20 +371,16 @@ PyObject* method_detach_inplace(PyObject* self, PyObject*) {
     return nullptr;
   }
   if (a) {
-    auto* node = reinterpret_cast<PyObject*>(a->node);
-    a->node = nullptr;
     a->output_index = 0;
     a->requires_grad = a->retains_grad = false;
-    Py_XDECREF(node);
+    drop(a->node);
   }
   return Py_NewRef(self);
 }
 // Writes to x.data are hidden from autograd: a value saved for backward may be changed by them.
 PyObject* get_data(PyObject* self, void*) {
-  PyObject* alias = method_detach(self, nullptr);
-  if (alias && tensor_count_on(as_tensor(alias), 0)) return alias;
-  Py_XDECREF(alias);
-  return nullptr;
+  auto alias = steal(method_detach(self, nullptr));
+  return alias && tensor_count_on(tensor_of(alias.get()), 0) ? alias.release() : nullptr;
 }
 int set_data(PyObject* self, PyObject* value, void*) {
   if (!value || !is_tensor(value)) {
@@ -407,7 +389,7 @@ int set_data(PyObject* self, PyObject* value, void*) {
                  value ? Py_TYPE(value)->tp_name : "nothing");
     return -1;
   }
-  Tensor *t = as_tensor(self), *source = as_tensor(value);
+  Tensor *t = tensor_of(self), *source = tensor_of(value);
   if (t == source) return 0;
   if (tensor_requires_grad(t) && !is_floating(source->dtype) && !is_complex(source->dtype)) {
     PyErr_Format(PyExc_RuntimeError,
@@ -448,10 +430,10 @@ PyObject* make_subclass(PyObject*, PyObject* args, PyObject* kwargs) {
                  Py_TYPE(data)->tp_name);
     return nullptr;
   }
-  Tensor* t = tensor_alias_as(reinterpret_cast<PyTypeObject*>(cls), as_tensor(data));
+  auto t = steal(tensor_alias_as(reinterpret_cast<PyTypeObject*>(cls), tensor_of(data)));
   if (t) t->storage->parameter = true;  // of Parameter, or of what takes its place
-  if (t && requires_grad && !change_requires_grad(t, true)) tensor_drop(&t);
-  return as_object(t);
+  if (t && requires_grad && !change_requires_grad(t.get(), true)) return nullptr;
+  return object_of(t.release());
 }
 
 // The result shares the data and stays in the graph: the alias op makes the history, whose record
@@ -459,26 +441,24 @@ PyObject* make_subclass(PyObject*, PyObject* args, PyObject* kwargs) {
 PyObject* method_as_subclass(PyObject* self, PyObject* cls) {
   if (!subclass_argument("as_subclass", cls)) return nullptr;
   auto* type = reinterpret_cast<PyTypeObject*>(cls);
-  Tensor* source = as_tensor(self);
+  Tensor* source = tensor_of(self);
   PyObject* op = operator_object(Operator::Alias);
   const bool tracked = tensor_requires_grad(source) && grad_mode.enabled;
-  if (!tracked || !op) return as_object(tensor_alias_as(type, source));
-  PyObject* alias = PyObject_CallOneArg(op, self);
+  if (!tracked || !op) return object_of(tensor_alias_as(type, source));
+  const auto alias = steal(tensor_of(PyObject_CallOneArg(op, self)));
   if (!alias) return nullptr;
-  Tensor* result = tensor_alias_as(type, as_tensor(alias));
-  if (result && as_tensor(alias)->autograd) {
-    const Autograd* from = as_tensor(alias)->autograd;
-    Autograd* to = tensor_autograd(result);
-    if (to) {
-      to->node = reinterpret_cast<Node*>(Py_XNewRef(reinterpret_cast<PyObject*>(from->node)));
-      to->output_index = from->output_index;
-      to->base = as_tensor(Py_XNewRef(as_object(from->base)));
-      to->view_version = from->view_version;
-      to->view_creation = from->view_creation;
-    }
+  auto result = steal(tensor_alias_as(type, alias.get()));
+  if (result && alias->autograd) {
+    const Autograd* from = alias->autograd;
+    Autograd* to = tensor_autograd(result.get());
+    if (!to) return nullptr;
+    to->node = share(from->node).release();
+    to->output_index = from->output_index;
+    to->base = share(from->base).release();
+    to->view_version = from->view_version;
+    to->view_creation = from->view_creation;
   }
-  Py_DECREF(alias);
-  return as_object(result);
+  return object_of(result.release());
 }
 
 PyObject* method_reduce_ex(PyObject* self, PyObject* protocol) {
@@ -486,11 +466,9 @@ PyObject* method_reduce_ex(PyObject* self, PyObject* protocol) {
   return callable ? PyObject_CallFunctionObjArgs(callable, self, protocol, nullptr) : nullptr;
 }
 PyObject* method_format(PyObject* self, PyObject* spec) {
-  if (as_tensor(self)->ndim == 0 && as_tensor(self)->device.kind == DeviceKind::CPU) {
-    PyObject* value = tensor_item(as_tensor(self));
-    PyObject* text = value ? PyObject_Format(value, spec) : nullptr;
-    Py_XDECREF(value);
-    return text;
+  if (tensor_of(self)->ndim == 0 && tensor_of(self)->device.kind == DeviceKind::CPU) {
+    const auto value = steal(tensor_item(tensor_of(self)));
+    return value ? PyObject_Format(value.get(), spec) : nullptr;
   }
   if (PyUnicode_Check(spec) && PyUnicode_GET_LENGTH(spec) == 0) return PyObject_Str(self);
   PyErr_Format(PyExc_TypeError,

@@ -11,67 +11,27 @@ int memory_format_number(PyObject* object);  // 0 contiguous, 1 preserve, 2/3 ch
 
 // ---------------------------------------------------------------- operators (operators.cpp)
 // Slots of the table that `_core.set_operator(name, callable)` fills.
+// clang-format off
+#define FB_OPERATORS(X) \
+  X(Add, "add") X(RAdd, "radd") X(Sub, "sub") X(RSub, "rsub") X(Mul, "mul") X(RMul, "rmul") \
+  X(TrueDiv, "truediv") X(RTrueDiv, "rtruediv") X(FloorDiv, "floordiv") \
+  X(RFloorDiv, "rfloordiv") X(Mod, "mod") X(RMod, "rmod") X(Pow, "pow") X(RPow, "rpow") \
+  X(MatMul, "matmul") X(RMatMul, "rmatmul") X(And, "and") X(RAnd, "rand") X(Or, "or") \
+  X(ROr, "ror") X(Xor, "xor") X(RXor, "rxor") X(LShift, "lshift") X(RLShift, "rlshift") \
+  X(RShift, "rshift") X(RRShift, "rrshift") X(IAdd, "iadd") X(ISub, "isub") X(IMul, "imul") \
+  X(ITrueDiv, "itruediv") X(IFloorDiv, "ifloordiv") X(IMod, "imod") X(IPow, "ipow") \
+  X(IMatMul, "imatmul") X(IAnd, "iand") X(IOr, "ior") X(IXor, "ixor") X(ILShift, "ilshift") \
+  X(IRShift, "irshift") X(Neg, "neg") X(Pos, "pos") X(Abs, "abs") X(Invert, "invert") \
+  X(Lt, "lt") X(Le, "le") X(Eq, "eq") X(Ne, "ne") X(Gt, "gt") X(Ge, "ge") X(GetItem, "getitem") \
+  X(SetItem, "setitem") X(Contains, "contains") X(Unbind, "unbind") X(Alias, "alias") \
+  X(ShareMemory, "share_memory_") X(Repr, "repr") X(Reduce, "reduce_ex") X(ToDType, "to_dtype") \
+  X(New, "new")
+// clang-format on
 enum class Operator : uint8_t {
-  Add,
-  RAdd,
-  Sub,
-  RSub,
-  Mul,
-  RMul,
-  TrueDiv,
-  RTrueDiv,
-  FloorDiv,
-  RFloorDiv,
-  Mod,
-  RMod,
-  Pow,
-  RPow,
-  MatMul,
-  RMatMul,
-  And,
-  RAnd,
-  Or,
-  ROr,
-  Xor,
-  RXor,
-  LShift,
-  RLShift,
-  RShift,
-  RRShift,
-  IAdd,
-  ISub,
-  IMul,
-  ITrueDiv,
-  IFloorDiv,
-  IMod,
-  IPow,
-  IMatMul,
-  IAnd,
-  IOr,
-  IXor,
-  ILShift,
-  IRShift,
-  Neg,
-  Pos,
-  Abs,
-  Invert,
-  Lt,
-  Le,
-  Eq,
-  Ne,
-  Gt,
-  Ge,
-  GetItem,
-  SetItem,
-  Contains,
-  Unbind,
-  Alias,
-  ShareMemory,
-  Repr,
-  Reduce,
-  ToDType,
-  New,
-  Count
+#define FB_ENUMERATOR(id, name) id,
+  FB_OPERATORS(FB_ENUMERATOR)
+#undef FB_ENUMERATOR
+      Count
 };
 PyObject* operator_object(Operator which);    // borrowed, null when none is registered
 PyObject* operator_required(Operator which);  // the same, NotImplementedError when null
@@ -87,11 +47,6 @@ PyObject* tensor_alloc(PyTypeObject* type);  // empty shell: storage null
 bool tensor_fill(Tensor* t, Storage* storage, DType dtype, Device device, int ndim,
                  const int64_t* sizes, const int64_t* strides, int64_t offset);
 Tensor* tensor_alias_as(PyTypeObject* type, Tensor* source);
-inline void tensor_drop(Tensor** t) {  // releases a reference and forgets it
-  Tensor* old = *t;
-  *t = nullptr;
-  Py_XDECREF(reinterpret_cast<PyObject*>(old));
-}
 void tensor_track(Tensor* t);  // the cycle collector must now see it
 // Number of bytes from storage start that the geometry needs; -1 + RuntimeError on overflow,
 // negative sizes, strides or offset.

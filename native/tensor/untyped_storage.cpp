@@ -28,31 +28,24 @@ std::unordered_map<Storage*, PyObject*>& faces() {
 }
 
 void dealloc(PyObject* self) {
-  PyTypeObject* type = Py_TYPE(self);
   if (target(self)) {
     faces().erase(target(self));
     storage_take_back(target(self), reinterpret_cast<StorageObject*>(self)->lent);
     storage_decref(target(self));
   }
-  type->tp_free(self);
-  Py_DECREF(type);
+  free_instance(self);
 }
 
-PyObject* wrap(Storage* storage) {  // steals
+PyObject* wrap(Storage* stolen) {
+  auto storage = steal(stolen);
   if (!storage) return nullptr;
-  auto found = faces().find(storage);
-  if (found != faces().end()) {
-    storage_decref(storage);
-    return Py_NewRef(found->second);
-  }
+  auto found = faces().find(stolen);
+  if (found != faces().end()) return Py_NewRef(found->second);
   PyObject* self = storage_type->tp_alloc(storage_type, 0);
-  if (!self) {
-    storage_decref(storage);
-    return nullptr;
-  }
-  reinterpret_cast<StorageObject*>(self)->storage = storage;
-  faces().emplace(storage, self);
+  if (!self) return nullptr;
+  faces().emplace(stolen, self);
   ++storage->exports;
+  reinterpret_cast<StorageObject*>(self)->storage = storage.release();
   return self;
 }
 
@@ -80,18 +73,15 @@ PyObject* storage_from_sequence(PyObject* values) {
                  Py_TYPE(values)->tp_name);
     return nullptr;
   }
-  PyObject* items = PySequence_Fast(values, "[UntypedStorage] Expected a sequence");
+  const auto items = steal(PySequence_Fast(values, "[UntypedStorage] Expected a sequence"));
   if (!items) return nullptr;
-  Storage* made = storage_new(PySequence_Fast_GET_SIZE(items), Device{});
-  for (int64_t i = 0; made && i < made->nbytes; ++i) {
-    auto* byte = static_cast<unsigned char*>(made->data) + i;
-    if (!byte_from_object(PySequence_Fast_GET_ITEM(items, i), "UntypedStorage", byte)) {
-      storage_decref(made);
-      made = nullptr;
-    }
+  auto storage = steal(storage_new(PySequence_Fast_GET_SIZE(items.get()), Device{}));
+  for (int64_t i = 0; storage && i < storage->nbytes; ++i) {
+    auto* byte = static_cast<unsigned char*>(storage->data) + i;
+    PyObject* item = PySequence_Fast_GET_ITEM(items.get(), i);
+    if (!byte_from_object(item, "UntypedStorage", byte)) return nullptr;
   }
-  Py_DECREF(items);
-  return wrap(made);
+  return wrap(storage.release());
 }
 
 PyObject* storage_python_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
@@ -154,10 +144,8 @@ PyObject* method_bytes(PyObject* self, PyObject*) {
                                    s->data ? static_cast<Py_ssize_t>(s->nbytes) : 0);
 }
 PyObject* method_tolist(PyObject* self, PyObject*) {
-  PyObject* bytes = method_bytes(self, nullptr);
-  PyObject* list = bytes ? PySequence_List(bytes) : nullptr;
-  Py_XDECREF(bytes);
-  return list;
+  const auto bytes = steal(method_bytes(self, nullptr));
+  return bytes ? PySequence_List(bytes.get()) : nullptr;
 }
 PyObject* method_view(PyObject* self, PyObject*) {
   auto* face = reinterpret_cast<StorageObject*>(self);
@@ -200,15 +188,9 @@ PyObject* storage_from_bytes(PyObject*, PyObject* bytes) {
   return wrap(storage);
 }
 PyObject* method_reduce(PyObject* self, PyObject*) {
-  PyObject* core = PyImport_ImportModule("flambeau._core");
-  PyObject* rebuild = core ? PyObject_GetAttrString(core, "_storage_from_bytes") : nullptr;
-  Py_XDECREF(core);
+  auto rebuild = steal(import_attribute("flambeau._core", "_storage_from_bytes"));
   PyObject* bytes = rebuild ? method_bytes(self, nullptr) : nullptr;
-  if (!bytes) {
-    Py_XDECREF(rebuild);
-    return nullptr;
-  }
-  return Py_BuildValue("(N(N))", rebuild, bytes);
+  return bytes ? Py_BuildValue("(N(N))", rebuild.release(), bytes) : nullptr;
 }
 PyObject* get_device(PyObject* self, void*) { return device_object(target(self)->device); }
 PyObject* get_identity(PyObject* self, void*) {
@@ -386,26 +368,19 @@ PyObject* method_read(PyObject* self, PyObject* args) {
   return PyBool_FromLong(!reading.cut);
 }
 PyObject* method_fill_byte(PyObject* self, PyObject* value) {
-  PyObject* all = PySlice_New(nullptr, nullptr, nullptr);
-  const int status = all ? assign(self, all, value) : -1;
-  Py_XDECREF(all);
-  return status < 0 ? nullptr : Py_NewRef(self);
+  const auto all = steal(PySlice_New(nullptr, nullptr, nullptr));
+  return all && assign(self, all.get(), value) == 0 ? Py_NewRef(self) : nullptr;
 }
 PyObject* text(PyObject* self) {
   const Storage* s = target(self);
   std::string lines = s->nbytes > 0 && !s->data ? "..." : "";
   for (int64_t i = 0; s->data && i < s->nbytes; ++i)
     lines += (i ? "\n " : " ") + std::to_string(static_cast<const unsigned char*>(s->data)[i]);
-  PyObject* device = get_device(self, nullptr);
-  PyObject* name = device ? PyObject_Str(device) : nullptr;
-  PyObject* result =
-      name ? PyUnicode_FromFormat("%s\n[torch.storage.UntypedStorage(device=%U) of size %lld]",
-                                  lines.empty() ? " " : lines.c_str(), name,
-                                  static_cast<long long>(s->nbytes))
-           : nullptr;
-  Py_XDECREF(name);
-  Py_XDECREF(device);
-  return result;
+  const auto device = steal(get_device(self, nullptr));
+  if (!device) return nullptr;
+  return PyUnicode_FromFormat("%s\n[torch.storage.UntypedStorage(device=%S) of size %lld]",
+                              lines.empty() ? " " : lines.c_str(), device.get(),
+                              static_cast<long long>(s->nbytes));
 }
 
 PyObject* method_itself(PyObject* self, PyObject*) { return Py_NewRef(self); }
