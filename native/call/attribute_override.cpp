@@ -31,19 +31,14 @@ PyObject* override_method(const Method& method, PyObject* self, PyObject* given,
     values.push_back(given);
   }
   const auto count = static_cast<Py_ssize_t>(values.size());
-  PyObject* names = nullptr;
+  Ref<> names;
   if (kwargs && kwargs != Py_None && PyDict_GET_SIZE(kwargs) > 0) {
     PyObject *name, *value;
-    names = PyTuple_New(PyDict_GET_SIZE(kwargs));
+    names = steal(keyword_names(kwargs));
     if (!names) return nullptr;
-    for (Py_ssize_t place = 0, k = 0; PyDict_Next(kwargs, &place, &name, &value); ++k) {
-      PyTuple_SET_ITEM(names, k, Py_NewRef(name));
-      values.push_back(value);
-    }
+    for (Py_ssize_t at = 0; PyDict_Next(kwargs, &at, &name, &value);) values.push_back(value);
   }
-  PyObject* result = call_override(method.descriptor, values.data(), count, names);
-  Py_XDECREF(names);
-  return result;
+  return call_override(method.descriptor, values.data(), count, names.get());
 }
 
 template <size_t kPlace>
@@ -81,10 +76,8 @@ bool is_open(const PyMethodDef* method) { return std::strcmp(method->ml_name, "a
 
 PyObject* new_descriptor(PyMethodDef* method) {
   if (method->ml_flags & METH_STATIC) {
-    PyObject* function = PyCFunction_NewEx(method, nullptr, nullptr);
-    PyObject* descriptor = function ? PyStaticMethod_New(function) : nullptr;
-    Py_XDECREF(function);
-    return descriptor;
+    const auto function = steal(PyCFunction_NewEx(method, nullptr, nullptr));
+    return function ? PyStaticMethod_New(function.get()) : nullptr;
   }
   if (is_open(method)) return PyDescr_NewMethod(TensorType, method);
   if (method_count == kMethods) {
@@ -112,12 +105,9 @@ struct Attribute {
 // `Tensor.shape.__get__` and its like is what is called.
 PyObject* override_accessor(const Attribute* attribute, const char* name, PyObject* self,
                             PyObject* value) {
-  PyObject* accessor = PyObject_GetAttrString(attribute->descriptor, name);
-  if (!accessor) return nullptr;
+  const auto accessor = steal(PyObject_GetAttrString(attribute->descriptor, name));
   PyObject* values[2] = {self, value};
-  PyObject* result = call_override(accessor, values, value ? 2 : 1, nullptr);
-  Py_DECREF(accessor);
-  return result;
+  return accessor ? call_override(accessor.get(), values, value ? 2 : 1, nullptr) : nullptr;
 }
 
 PyObject* get_attribute(PyObject* self, void* closure) {
@@ -131,9 +121,8 @@ int set_attribute(PyObject* self, PyObject* value, void* closure) {
   const auto* attribute = static_cast<const Attribute*>(closure);
   if (!asks_override(self)) [[likely]]
     return attribute->plain->set(self, value, attribute->plain->closure);
-  PyObject* result = override_accessor(attribute, value ? "__set__" : "__delete__", self, value);
-  Py_XDECREF(result);
-  return result ? 0 : -1;
+  const char* name = value ? "__set__" : "__delete__";
+  return steal(override_accessor(attribute, name, self, value)) ? 0 : -1;
 }
 
 // Attributes that an operator computes: `T`, `real` ...
@@ -148,18 +137,13 @@ int set_computed(PyObject* self, PyObject* value, void* closure) {
     PyErr_SetString(PyExc_AttributeError, "[Tensor] the attribute cannot be deleted");
     return -1;
   }
-  PyObject* result =
-      PyObject_CallFunctionObjArgs(static_cast<Computed*>(closure)->write, self, value, nullptr);
-  Py_XDECREF(result);
-  return result ? 0 : -1;
+  return steal(call_object(static_cast<Computed*>(closure)->write, self, value)) ? 0 : -1;
 }
 
-bool publish(const char* name, PyObject* descriptor) {
-  if (!descriptor) return false;
+bool publish(const char* name, PyObject* stolen) {
+  const auto descriptor = steal(stolen);
   auto* type = reinterpret_cast<PyObject*>(TensorType);
-  const int status = PyObject_SetAttrString(type, name, descriptor);
-  Py_DECREF(descriptor);
-  return status == 0;
+  return descriptor && PyObject_SetAttrString(type, name, stolen) == 0;
 }
 
 // CPython keeps a pointer to the definition: it lives as long as the process.
@@ -201,10 +185,9 @@ PyObject* add_computed_attribute(PyObject*, PyObject* args) {
 }
 
 PyObject* override_slot(const char* name, PyObject* const* args, Py_ssize_t count) {
-  PyObject* function = PyObject_GetAttrString(reinterpret_cast<PyObject*>(TensorType), name);
-  PyObject* result = function ? call_override(function, args, count, nullptr) : nullptr;
-  Py_XDECREF(function);
-  return result;
+  const auto function =
+      steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(TensorType), name));
+  return function ? call_override(function.get(), args, count, nullptr) : nullptr;
 }
 
 }  // namespace fb

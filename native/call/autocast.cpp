@@ -13,8 +13,8 @@ namespace fb {
 namespace {
 
 struct CachedCast {
-  PyObject* source;  // owned: keeps its address from being reused
-  PyObject* result;  // owned
+  Ref<> source;  // keeps its address from being reused
+  Ref<Tensor> result;
   Storage* storage;  // what the source had when it was cast
   uint64_t writes;
   uint32_t version;
@@ -44,10 +44,10 @@ class WithoutAutocast {
 bool is_on_cpu(PyObject* object, const Tensor* t) {
   if (t->device.kind == DeviceKind::CPU) return true;
   if (!(t->flags & kPythonType)) return false;
-  PyObject* device = PyObject_GetAttrString(object, "device");
-  Device read;
-  const bool fine = device && device_from_object(device, &read) && read.kind == DeviceKind::CPU;
-  Py_XDECREF(device);
+  const auto name = steal(PyObject_GetAttrString(object, "device"));
+  Device device;
+  const bool fine =
+      name && device_from_object(name.get(), &device) && device.kind == DeviceKind::CPU;
   if (PyErr_Occurred()) PyErr_Clear();
   return fine;
 }
@@ -74,15 +74,10 @@ PyObject* cast(PyObject* object, DType target) {
 }
 
 bool is_current(const CachedCast& entry, const Tensor* t, DType target) {
-  const auto* result = reinterpret_cast<const Tensor*>(entry.result);
+  const Ref<Tensor>& result = entry.result;
   return result->dtype == target && entry.storage == t->storage &&
          entry.writes == t->storage->writes && entry.version == t->version() &&
-         (!grad_mode.enabled || tensor_requires_grad(result));
-}
-
-void release(const CachedCast& entry) {
-  Py_DECREF(entry.source);
-  Py_DECREF(entry.result);
+         (!grad_mode.enabled || tensor_requires_grad(result.get()));
 }
 
 PyObject* cached_cast(PyObject* object, DType target) {
@@ -91,19 +86,14 @@ PyObject* cached_cast(PyObject* object, DType target) {
   if (cache) {
     const auto place = cache->find(object);
     if (place != cache->end() && is_current(place->second, t, target))
-      return Py_NewRef(place->second.result);
+      return Py_NewRef(object_of(place->second.result));
   }
   PyObject* result = cast(object, target);
   if (!result) return nullptr;
   if (!cache) cache = new CastCache();  // the cast may have run code that cleared the cache
-  const CachedCast entry{Py_NewRef(object), Py_NewRef(result), t->storage, t->storage->writes,
-                         t->version()};
-  const auto [place, inserted] = cache->emplace(object, entry);
-  if (!inserted) {
-    const CachedCast old = place->second;
-    place->second = entry;
-    release(old);
-  }
+  CachedCast entry{share(object), share(tensor_of(result)), t->storage, t->storage->writes,
+                   t->version()};
+  std::swap((*cache)[object], entry);  // what was there goes at the end
   return result;
 }
 
@@ -121,18 +111,11 @@ PyObject* cast_argument(PyObject* object, DType target) {
   if (!is_list(object)) return cast_operand(object, target);
   if (PySequence_Fast_GET_SIZE(object) == 0 || !is_tensor(PySequence_Fast_ITEMS(object)[0]))
     return Py_NewRef(object);
-  PyObject* items = PySequence_Tuple(object);  // casts may run code that changes the list
+  const auto items = steal(PySequence_Tuple(object));  // casts may run code that changes the list
   if (!items) return nullptr;
-  PyObject* copy = PyList_New(PyTuple_GET_SIZE(items));
-  for (Py_ssize_t i = 0; copy && i < PyTuple_GET_SIZE(items); ++i) {
-    PyObject* item = cast_operand(PyTuple_GET_ITEM(items, i), target);
-    if (item)
-      PyList_SET_ITEM(copy, i, item);
-    else
-      Py_CLEAR(copy);
-  }
-  Py_DECREF(items);
-  return copy;
+  return build_list(static_cast<size_t>(PyTuple_GET_SIZE(items.get())), [&](size_t i) {
+    return cast_operand(PyTuple_GET_ITEM(items.get(), static_cast<Py_ssize_t>(i)), target);
+  });
 }
 
 // Joins the dtype of an operand to what was seen before it.
@@ -203,12 +186,7 @@ PyObject* enable_cache(PyObject*, PyObject* value) {
 }
 
 PyObject* clear_cache(PyObject*, PyObject*) {
-  CastCache* old = cache;
-  cache = nullptr;  // first: releasing tensors may run code of users
-  if (old) {
-    for (const auto& [source, entry] : *old) release(entry);
-    delete old;
-  }
+  delete std::exchange(cache, nullptr);  // first null: releasing tensors may run code of users
   Py_RETURN_NONE;
 }
 
@@ -221,20 +199,15 @@ PyObject* call_by_rule(PyObject*, PyObject* given) {
   Autocast autocast{};
   const Py_ssize_t count = PyTuple_GET_SIZE(args), named = PyDict_GET_SIZE(kwargs);
   StackVector<PyObject*, kUsualArguments> values;
-  if (!autocast.set(rule) || !values.reserve(static_cast<size_t>(count + named))) return nullptr;
-  PyObject* names = named ? PyTuple_New(named) : nullptr;
+  if (!values.reserve(static_cast<size_t>(count + named)) || !autocast.set(rule)) return nullptr;
+  const auto parts = steal(autocast.parts);
+  const auto names = steal(named ? keyword_names(kwargs) : nullptr);
   if (named && !names) return nullptr;
   for (Py_ssize_t i = 0; i < count; ++i) values.push(PyTuple_GET_ITEM(args, i));
   PyObject *name, *value;
   Py_ssize_t place = 0;
-  for (Py_ssize_t k = 0; PyDict_Next(kwargs, &place, &name, &value); ++k) {
-    PyTuple_SET_ITEM(names, k, Py_NewRef(name));
-    values.push(value);
-  }
-  PyObject* result = call_autocast(autocast, callable, values.data(), count, names);
-  Py_XDECREF(names);
-  Py_XDECREF(autocast.parts);
-  return result;
+  while (PyDict_Next(kwargs, &place, &name, &value)) values.push(value);
+  return call_autocast(autocast, callable, values.data(), count, names.get());
 }
 
 PyMethodDef methods[] = {
@@ -274,7 +247,7 @@ bool Autocast::set(PyObject* value) {
     next = CastRule::Parts;
   }
   rule = next;
-  Py_XSETREF(parts, next == CastRule::Parts ? Py_NewRef(value) : nullptr);
+  assign(parts, share(next == CastRule::Parts ? value : nullptr));
   return true;
 }
 
@@ -290,10 +263,8 @@ PyObject* call_autocast(const Autocast& autocast, PyObject* callable, PyObject* 
   const Py_ssize_t all = count + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
   const bool plain = autocast.rule == CastRule::None || has_out(args, count, kwnames);
   if (autocast.rule == CastRule::Parts && !plain) {
-    PyObject* parts = Py_NewRef(autocast.parts);
-    PyObject* result = PyObject_Vectorcall(parts, args, static_cast<size_t>(count), kwnames);
-    Py_DECREF(parts);
-    return result;
+    const auto parts = share(autocast.parts);
+    return PyObject_Vectorcall(parts.get(), args, static_cast<size_t>(count), kwnames);
   }
   DType target = autocast.rule == CastRule::Lower ? lower_dtype : DType::F32;
   if (!plain && autocast.rule == CastRule::Promote && !widest_dtype(args, all, &target))
@@ -310,7 +281,7 @@ PyObject* call_autocast(const Autocast& autocast, PyObject* callable, PyObject* 
     const WithoutAutocast guard;
     result = PyObject_Vectorcall(callable, values.data(), static_cast<size_t>(count), kwnames);
   }
-  for (size_t i = 0; i < values.size(); ++i) Py_DECREF(values[i]);
+  for (size_t i = 0; i < values.size(); ++i) drop(values[i]);
   return result;
 }
 

@@ -264,73 +264,55 @@ std::unique_ptr<ListGeometry> join_geometry(const Join& join, const Frame& frame
 }
 
 bool attach_join(const Op* op, const Join& join, const Frame& frame, Tensor* result) {
-  Node* node = node_new(NodeKind::Join, frame.tensors.size(), 0, 0);
-  if (!node) return false;
-  bool fine = node_extras(node) != nullptr;
-  if (fine) {
-    node->extras->list = join_geometry(join, frame, result);
-    node->extras->list->name = op->text;
+  const auto node = steal(node_new(NodeKind::Join, frame.tensors.size(), 0, 0));
+  if (!node || !node_extras(node.get())) return false;
+  node->extras->list = join_geometry(join, frame, result);
+  node->extras->list->name = op->text;
+  for (size_t i = 0; i < frame.tensors.size(); ++i) {
+    if (!gradient_edge(frame.tensors[i], &node->edge(i))) return false;
   }
-  for (size_t i = 0; fine && i < frame.tensors.size(); ++i) {
-    fine = gradient_edge(frame.tensors[i], &node->edge(i));
-  }
-  fine = fine && note_anomaly(node);
-  if (fine) set_history(result, node, 0);
-  Py_DECREF(object_of(node));
-  return fine && !PyErr_Occurred();
+  if (!note_anomaly(node.get())) return false;
+  set_history(result, node.get(), 0);
+  return !PyErr_Occurred();
 }
 
 // ---------------------------------------------------------------- in a region
 PyObject* call_joined(PyObject* op, PyObject* list, const Join& join, bool with_dim) {
-  PyObject* dim = with_dim ? PyLong_FromLong(join.dim) : nullptr;
-  PyObject* args[2] = {list, dim};
-  PyObject* result = with_dim && !dim ? nullptr : invoke(op, args, with_dim ? 2 : 1);
-  Py_XDECREF(dim);
-  return result;
+  return with_dim ? invoke(op, list, steal(PyLong_FromLong(join.dim))) : invoke(op, list);
 }
 
 // The tensors from `first` on, at most kShortList of them, as one.
 PyObject* join_few(PyObject* op, PyObject* all, Py_ssize_t first, const Join& join, bool with_dim) {
   const Py_ssize_t end =
       std::min(PyList_GET_SIZE(all), first + static_cast<Py_ssize_t>(kShortList));
-  PyObject* list = PyList_GetSlice(all, first, end);
-  PyObject* result = list ? call_joined(op, list, join, with_dim) : nullptr;
-  Py_XDECREF(list);
-  return result;
+  const auto list = steal(PyList_GetSlice(all, first, end));
+  return list ? call_joined(op, list.get(), join, with_dim) : nullptr;
 }
 
 // One level: groups of tensors joined. A new list, or null + exception.
 PyObject* join_groups(PyObject* op, PyObject* all, const Join& join, bool with_dim) {
-  PyObject* joined = PyList_New(0);
+  auto joined = steal(PyList_New(0));
   for (Py_ssize_t i = 0; joined && i < PyList_GET_SIZE(all);
        i += static_cast<Py_ssize_t>(kShortList)) {
-    PyObject* few = join_few(op, all, i, join, with_dim);
-    if (!few || PyList_Append(joined, few) < 0) Py_CLEAR(joined);
-    Py_XDECREF(few);
+    if (!append_item(joined.get(), join_few(op, all, i, join, with_dim))) return nullptr;
   }
-  return joined;
+  return joined.release();
 }
 
 // A recorded join of many is a tree of short ones: programs whose size does not depend on the
 // number, and a planning that is linear in it.
 PyObject* record_join(Op* op, const Join& join, const Frame& frame) {
   const bool with_dim = join.rule == ListRule::Cat || join.rule == ListRule::Stack;
-  PyObject* list = PyList_New(static_cast<Py_ssize_t>(frame.tensors.size()));
-  for (size_t i = 0; list && i < frame.tensors.size(); ++i) {
-    PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), Py_NewRef(object_of(frame.tensors[i])));
+  auto list = steal(build_list(frame.tensors.size(),
+                               [&](size_t i) { return Py_NewRef(object_of(frame.tensors[i])); }));
+  auto callable = share(reinterpret_cast<PyObject*>(op));
+  while (list && callable && PyList_GET_SIZE(list.get()) > 1) {
+    list = steal(join_groups(callable.get(), list.get(), join, with_dim));
+    if (join.rule == ListRule::Stack && list) {  // stacks are joined where they stack
+      callable = steal(import_attribute("flambeau", "cat"));
+    }
   }
-  PyObject* callable = Py_NewRef(reinterpret_cast<PyObject*>(op));
-  while (list && callable && PyList_GET_SIZE(list) > 1) {
-    Py_SETREF(list, join_groups(callable, list, join, with_dim));
-    if (join.rule != ListRule::Stack || !list) continue;
-    PyObject* module = PyImport_ImportModule("flambeau");  // stacks are joined where they stack
-    Py_SETREF(callable, module ? PyObject_GetAttrString(module, "cat") : nullptr);
-    Py_XDECREF(module);
-  }
-  PyObject* result = list && callable ? Py_NewRef(PyList_GET_ITEM(list, 0)) : nullptr;
-  Py_XDECREF(list);
-  Py_XDECREF(callable);
-  return result;
+  return list && callable ? Py_NewRef(PyList_GET_ITEM(list.get(), 0)) : nullptr;
 }
 
 bool one_dtype(const Frame& frame) {
@@ -355,16 +337,16 @@ PyObject* run_join(Op* op, Overload* overload, Frame* frame) {
   const Device device = frame->tensors[0]->device;
   Storage* storage = storage_new(numel * item, device);
   if (!storage) return nullptr;
-  Tensor* result = tensor_new(storage, join.dtype, device, join.ndim, join.sizes, join.strides, 0);
+  auto result =
+      steal(tensor_new(storage, join.dtype, device, join.ndim, join.sizes, join.strides, 0));
   if (!result) return nullptr;
   if (device.kind == DeviceKind::CPU && numel > 0) {
     CopyJob job{&join, result->data(), item};
     run_copies(&job, static_cast<int64_t>(join.sources.size()), numel * item);
   }
   const bool taped = grad_mode.enabled && frame->any_requires_grad && differentiable(join.dtype);
-  if (!taped || attach_join(op, join, *frame, result)) return object_of(result);
-  Py_DECREF(object_of(result));
-  return nullptr;
+  if (taped && !attach_join(op, join, *frame, result.get())) return nullptr;
+  return object_of(result.release());
 }
 
 // ---------------------------------------------------------------- taking apart
@@ -382,20 +364,16 @@ void even_parts(Parts* parts, int64_t extent, int64_t size) {
 
 // A list of run-time or static integers, as the frame holds it.
 bool read_integers(PyObject* given, std::vector<int64_t>* out) {
-  PyObject* list =
-      PyTuple_Check(given) || PyList_Check(given) ? PySequence_Fast(given, "") : nullptr;
-  for (Py_ssize_t i = 0; list && i < PySequence_Fast_GET_SIZE(list); ++i) {
-    const long long value = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(list, i));
+  if (!PyTuple_Check(given) && !PyList_Check(given)) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(given); ++i) {
+    const long long value = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(given, i));
     if (value == -1 && PyErr_Occurred()) {
       PyErr_Clear();
-      Py_CLEAR(list);
-    } else {
-      out->push_back(value);
+      return false;
     }
+    out->push_back(value);
   }
-  const bool fine = list != nullptr;
-  Py_XDECREF(list);
-  return fine;
+  return true;
 }
 
 bool parts_between(Parts* parts, int64_t extent, const std::vector<int64_t>& indices) {
@@ -480,22 +458,21 @@ Tensor* part_view(Tensor* source, const Parts& parts, size_t i, bool drop) {
 }
 
 Node* parts_node(const Op* op, ListRule rule, Parts* parts, Tensor* source) {
-  Node* node = node_new(NodeKind::Parts, 1, 0, 0);
-  if (!node) return nullptr;
-  if (node_extras(node) && gradient_edge(source, &node->edge(0)) && note_anomaly(node)) {
-    node->output_count = node->visible_count = static_cast<uint32_t>(parts->starts.size());
-    auto g = std::make_unique<ListGeometry>();
-    g->rule = rule;
-    g->dim = parts->dim;
-    g->name = op->text;
-    g->whole = metadata_of(source);
-    g->starts = parts->starts;
-    g->lengths = parts->lengths;
-    node->extras->list = std::move(g);
-    return node;
+  auto node = steal(node_new(NodeKind::Parts, 1, 0, 0));
+  if (!node || !node_extras(node.get()) || !gradient_edge(source, &node->edge(0)) ||
+      !note_anomaly(node.get())) {
+    return nullptr;
   }
-  Py_DECREF(object_of(node));
-  return nullptr;
+  node->output_count = node->visible_count = static_cast<uint32_t>(parts->starts.size());
+  auto g = std::make_unique<ListGeometry>();
+  g->rule = rule;
+  g->dim = parts->dim;
+  g->name = op->text;
+  g->whole = metadata_of(source);
+  g->starts = parts->starts;
+  g->lengths = parts->lengths;
+  node->extras->list = std::move(g);
+  return node.release();
 }
 
 PyObject* run_parts(const Op* op, Overload* overload, Frame* frame) {
@@ -503,23 +480,18 @@ PyObject* run_parts(const Op* op, Overload* overload, Frame* frame) {
   Parts parts;
   if (!plan_parts(&parts, *overload, *frame)) return nullptr;
   const bool taped = grad_mode.enabled && frame->any_requires_grad && differentiable(source->dtype);
-  Node* node = taped ? parts_node(op, overload->list, &parts, source) : nullptr;
-  const size_t count = parts.starts.size();
-  PyObject* tuple = taped && !node ? nullptr : PyTuple_New(static_cast<Py_ssize_t>(count));
+  const auto node = steal(taped ? parts_node(op, overload->list, &parts, source) : nullptr);
+  if (taped && !node) return nullptr;
   const bool marked = !grad_mode.inference || grad_mode.enabled;
-  for (size_t i = 0; tuple && i < count; ++i) {
-    Tensor* view = part_view(source, parts, i, overload->list == ListRule::Unbind);
-    if (view && node) set_history(view, node, static_cast<uint32_t>(i));
-    if (!view || (marked && !tape_mark_view(view, source, overload->single_views)) ||
+  return build_tuple(parts.starts.size(), [&](size_t i) -> PyObject* {
+    auto view = steal(part_view(source, parts, i, overload->list == ListRule::Unbind));
+    if (view && node) set_history(view.get(), node.get(), static_cast<uint32_t>(i));
+    if (!view || (marked && !tape_mark_view(view.get(), source, overload->single_views)) ||
         PyErr_Occurred()) {
-      Py_XDECREF(object_of(view));
-      Py_CLEAR(tuple);
-      break;
+      return nullptr;
     }
-    PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), object_of(view));
-  }
-  Py_XDECREF(object_of(node));
-  return tuple;
+    return object_of(view.release());
+  });
 }
 
 }  // namespace
@@ -567,22 +539,21 @@ PyObject* call_each(PyObject*, PyObject* given) {
   const Py_ssize_t named = PyTuple_GET_SIZE(names);
   std::vector<PyObject*> args(static_cast<size_t>(PyTuple_GET_SIZE(columns)));
   const size_t positional = args.size() - static_cast<size_t>(named);
-  PyObject* results = named <= PyTuple_GET_SIZE(columns) ? PyList_New(count) : nullptr;
-  for (Py_ssize_t i = 0; results && i < count; ++i) {
-    PyObject* result = nullptr;
-    if (fill_arguments(columns, i, &args)) {
-      for (PyObject* argument : args) Py_INCREF(argument);  // the call may change the lists
-      result = PyObject_Vectorcall(function, args.data(), positional, named ? names : nullptr);
-      for (PyObject* argument : args) Py_DECREF(argument);
-    } else {
-      PyErr_SetString(PyExc_ValueError, "[call_each] a list is shorter than the number of calls");
-    }
-    if (!result)
-      Py_CLEAR(results);
-    else
-      PyList_SET_ITEM(results, i, result);
+  if (named > PyTuple_GET_SIZE(columns)) {
+    PyErr_SetString(PyExc_ValueError, "[call_each] there are more names than columns");
+    return nullptr;
   }
-  return results;
+  return build_list(static_cast<size_t>(count), [&](size_t i) -> PyObject* {
+    if (!fill_arguments(columns, static_cast<Py_ssize_t>(i), &args)) {
+      PyErr_SetString(PyExc_ValueError, "[call_each] a list is shorter than the number of calls");
+      return nullptr;
+    }
+    for (PyObject* argument : args) Py_INCREF(argument);  // the call may change the lists
+    PyObject* result =
+        PyObject_Vectorcall(function, args.data(), positional, named ? names : nullptr);
+    for (PyObject*& argument : args) drop(argument);
+    return result;
+  });
 }
 
 PyMethodDef functions[] = {

@@ -30,8 +30,7 @@ void apply(const Guard* guard) {
 }
 
 PyObject* decorate(PyObject* guard, PyObject* function) {
-  PyObject* args[2] = {guard, function};
-  return call_helper("flambeau.autograd.grad_mode", "_decorate", args, 2);
+  return call_helper("flambeau.autograd.grad_mode", "_decorate", guard, function);
 }
 
 PyObject* make_guard(PyTypeObject* type, GuardKind kind, bool target) {
@@ -47,11 +46,9 @@ PyObject* make_guard(PyTypeObject* type, GuardKind kind, bool target) {
 // no_grad() is a guard; no_grad(function), as in a bare `@no_grad`, decorates.
 template <GuardKind kind>
 PyObject* plain_new(PyTypeObject* type, PyObject* args, PyObject*) {
-  PyObject* self = make_guard(type, kind, kind == GuardKind::EnableGrad);
-  if (!self || PyTuple_GET_SIZE(args) == 0) return self;
-  PyObject* decorated = decorate(self, PyTuple_GET_ITEM(args, 0));
-  Py_DECREF(self);
-  return decorated;
+  auto self = steal(make_guard(type, kind, kind == GuardKind::EnableGrad));
+  if (!self || PyTuple_GET_SIZE(args) == 0) return self.release();
+  return decorate(self.get(), PyTuple_GET_ITEM(args, 0));
 }
 
 // set_grad_enabled(mode) takes effect at once, also without `with`.
@@ -78,10 +75,8 @@ PyObject* inference_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &mode))
     return nullptr;
   if (PyCallable_Check(mode) && !PyBool_Check(mode)) {
-    PyObject* self = make_guard(type, GuardKind::Inference, true);
-    PyObject* decorated = self ? decorate(self, mode) : nullptr;
-    Py_XDECREF(self);
-    return decorated;
+    const auto self = steal(make_guard(type, GuardKind::Inference, true));
+    return self ? decorate(self.get(), mode) : nullptr;
   }
   const int target = PyObject_IsTrue(mode);
   return target < 0 ? nullptr : make_guard(type, GuardKind::Inference, target != 0);
@@ -130,12 +125,6 @@ PyObject* guard_clone(PyObject* self, PyObject*) {
 }
 PyObject* guard_mode(PyObject* self, void*) { return PyBool_FromLong(as_guard(self)->target); }
 
-void guard_dealloc(PyObject* self) {
-  PyTypeObject* type = Py_TYPE(self);
-  type->tp_free(self);
-  Py_DECREF(type);
-}
-
 template <typename F>
 PyCFunction fast(F function) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(function));
@@ -151,7 +140,7 @@ PyGetSetDef guard_getset[] = {{"mode", guard_mode, nullptr, "The mode it sets.",
 bool add_guard(PyObject* module, const char* name, newfunc create, const char* doc) {
   PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(create)},
                          {Py_tp_init, reinterpret_cast<void*>(guard_init)},
-                         {Py_tp_dealloc, reinterpret_cast<void*>(guard_dealloc)},
+                         {Py_tp_dealloc, reinterpret_cast<void*>(free_instance)},
                          {Py_tp_call, reinterpret_cast<void*>(guard_call)},
                          {Py_tp_methods, guard_methods},
                          {Py_tp_getset, guard_getset},
@@ -160,10 +149,8 @@ bool add_guard(PyObject* module, const char* name, newfunc create, const char* d
   const std::string full = std::string("flambeau.") + name;
   PyType_Spec spec = {full.c_str(), sizeof(Guard), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
                       slots};
-  PyObject* type = PyType_FromSpec(&spec);
-  const bool fine = type && PyModule_AddObjectRef(module, name, type) == 0;
-  Py_XDECREF(type);
-  return fine;
+  const auto type = steal(PyType_FromSpec(&spec));
+  return type && PyModule_AddObjectRef(module, name, type.get()) == 0;
 }
 
 PyObject* is_grad_enabled(PyObject*, PyObject*) { return PyBool_FromLong(grad_mode.enabled); }
@@ -179,7 +166,7 @@ PyObject* set_grad_mode(PyObject*, PyObject* value) {
 
 // ---------------------------------------------------------------- saved_tensors_hooks
 struct HookStack {
-  std::vector<std::pair<PyObject*, PyObject*>> hooks;  // owned
+  std::vector<std::pair<PyObject*, PyObject*>> hooks;  // owned; the thread's end has no GIL
   std::string disabled;                                // message; empty: allowed
 };
 HookStack& hook_stack() {
@@ -210,19 +197,17 @@ PyObject* pop_saved_hooks(PyObject*, PyObject*) {
                     "hint: leave each context once");
     return nullptr;
   }
-  const auto [pack, unpack] = stack.hooks.back();
+  const auto pack = steal(stack.hooks.back().first), unpack = steal(stack.hooks.back().second);
   stack.hooks.pop_back();
   --hook_depth;
-  Py_DECREF(pack);
-  Py_DECREF(unpack);
   Py_RETURN_NONE;
 }
 
 // Returns the message that was set before, or None.
 PyObject* disable_saved_hooks(PyObject*, PyObject* message) {
   HookStack& stack = hook_stack();
-  PyObject* before =
-      stack.disabled.empty() ? Py_NewRef(Py_None) : PyUnicode_FromString(stack.disabled.c_str());
+  auto before =
+      stack.disabled.empty() ? share(Py_None) : steal(PyUnicode_FromString(stack.disabled.c_str()));
   if (message == Py_None) {
     stack.disabled.clear();
   } else {
@@ -234,7 +219,7 @@ PyObject* disable_saved_hooks(PyObject*, PyObject* message) {
     }
     stack.disabled = text;
   }
-  return before;
+  return before.release();
 }
 
 PyMethodDef functions[] = {

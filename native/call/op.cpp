@@ -41,9 +41,7 @@ PyObject* wrap_sequence(const Plan* plan, PyObject** outputs) {
       PyTuple_SET_ITEM(sequence, k, object);
   }
   if (plan->returns != ReturnKind::Structseq) return sequence;
-  PyObject* named = PyObject_CallOneArg(plan->return_type, sequence);
-  Py_DECREF(sequence);
-  return named;
+  return PyObject_CallOneArg(plan->return_type, steal(sequence).get());
 }
 
 // Before an in-place run: may these tensors be written at all?
@@ -102,7 +100,7 @@ PyObject* run_instance(const Overload* overload, Frame* frame, Instance* instanc
       active_recorder ? record_call(instance, run, outputs) : plan_run(instance, run, outputs);
   fine = fine && finish(overload, *frame, instance, record, outputs);
   PyObject* result = fine ? wrap_outputs(plan, outputs) : nullptr;
-  for (size_t k = 0; k < count; ++k) Py_XDECREF(outputs[k]);
+  for (size_t k = 0; k < count; ++k) drop(outputs[k]);
   return result;
 }
 
@@ -114,7 +112,7 @@ PyObject* run_inplace(Op* op, Overload* overload, Frame* frame) {
   StackVector<Tensor*, 16> originals;
   bool separated = false;
   if (!separate_overlaps(op, overload, frame, &originals, &separated)) return nullptr;
-  const HeldInstance held(find_instance(op, overload, frame));
+  const auto held = steal(find_instance(op, overload, frame));
   Instance* instance = held.get();
   if (!instance) return nullptr;
   const Call call = frame->call();
@@ -165,11 +163,9 @@ bool check_windows(const Op* op, const Instance* instance, const Call& call) {
   return true;
 }
 
-PyObject* to_out(const Overload* overload, PyObject* result, const Frame* frame) {
-  if (!result) return nullptr;
-  PyObject* copied = copy_to_out(overload->out, result, frame->out);
-  Py_DECREF(result);
-  return copied;
+PyObject* to_out(const Overload* overload, PyObject* stolen, const Frame* frame) {
+  const auto result = steal(stolen);
+  return result ? copy_to_out(overload->out, result.get(), frame->out) : nullptr;
 }
 
 inline __attribute__((always_inline)) PyObject* run_matched(Op* op, Overload* overload,
@@ -181,7 +177,7 @@ inline __attribute__((always_inline)) PyObject* run_matched(Op* op, Overload* ov
   }
   if (frame->out) return run_out(op, overload, frame);
   if (overload->mutates) return run_inplace(op, overload, frame);
-  const HeldInstance held(find_instance(op, overload, frame));
+  const auto held = steal(find_instance(op, overload, frame));
   Instance* instance = held.get();
   if (!instance) return nullptr;
   const Call call = frame->call();
@@ -300,26 +296,17 @@ __attribute__((noinline)) PyObject* run_resolved(Op* op, Overload* overload, Fra
   bool fine;
   if (stays_lazy(op, overload, frame, &fine)) return run(op, overload, frame);
   if (!fine) return nullptr;
-  PyObject* written = PyList_New(0);
-  PyObject* positional = PyTuple_New(count);
-  PyObject* named = PyDict_New();
-  fine = written && positional && named;
-  for (size_t i = 0; fine && i < frame->mutated.size(); ++i) {
-    auto* target = reinterpret_cast<PyObject*>(frame->tensors[frame->mutated[i]]);
-    if (is_lazy(target)) fine = PyList_Append(written, target) == 0;
+  const auto written = steal(PyList_New(0));
+  const auto positional = steal(pack_positional(args, count));
+  const auto named = steal(pack_keywords(args + count, kwnames));
+  if (!written || !positional || !named) return nullptr;
+  for (size_t i = 0; i < frame->mutated.size(); ++i) {
+    PyObject* target = object_of(frame->tensors[frame->mutated[i]]);
+    if (is_lazy(target) && PyList_Append(written.get(), target) < 0) return nullptr;
   }
-  if (fine && is_lazy(frame->out)) fine = PyList_Append(written, frame->out) == 0;
-  for (Py_ssize_t i = 0; fine && i < count; ++i)
-    PyTuple_SET_ITEM(positional, i, Py_NewRef(args[i]));
-  for (Py_ssize_t i = 0; fine && kwnames && i < PyTuple_GET_SIZE(kwnames); ++i)
-    fine = PyDict_SetItem(named, PyTuple_GET_ITEM(kwnames, i), args[count + i]) == 0;
-  PyObject* call = fine ? PyTuple_Pack(4, op, positional, named, written) : nullptr;
-  PyObject* result = call ? call_conjugate("call_resolved", call) : nullptr;
-  Py_XDECREF(call);
-  Py_XDECREF(written);
-  Py_XDECREF(positional);
-  Py_XDECREF(named);
-  return result;
+  if (is_lazy(frame->out) && PyList_Append(written.get(), frame->out) < 0) return nullptr;
+  const auto call = steal(PyTuple_Pack(4, op, positional.get(), named.get(), written.get()));
+  return call ? call_conjugate("call_resolved", call.get()) : nullptr;
 }
 
 PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t flags, PyObject* kwnames) {
@@ -353,11 +340,10 @@ PyObject* gated_vectorcall(PyObject* self, PyObject* const* args, size_t flags, 
   const Py_ssize_t all = count + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
   PyObject* gate = reinterpret_cast<Op*>(self)->gate;
   if (gate && !(interceptors & ~kAutocast) && !any_override(args, all, true)) {
-    Py_INCREF(gate);  // the call may remove it
-    PyObject* answer = PyObject_Vectorcall(gate, args, static_cast<size_t>(count), kwnames);
-    Py_DECREF(gate);
-    if (!answer) return nullptr;
-    Py_DECREF(answer);
+    const auto held = share(gate);  // the call may remove it
+    if (!steal(PyObject_Vectorcall(gate, args, static_cast<size_t>(count), kwnames))) {
+      return nullptr;
+    }
   }
   return op_vectorcall(self, args, flags, kwnames);
 }
@@ -365,17 +351,13 @@ PyObject* gated_vectorcall(PyObject* self, PyObject* const* args, size_t flags, 
 // ---- overloads, which may be asked for only when the op is first used
 
 bool parse_overloads(PyObject* specs, std::vector<std::unique_ptr<Overload>>* overloads) {
-  PyObject* list = PySequence_List(specs);
-  if (!list) return false;
-  bool fine = true;
-  for (Py_ssize_t i = 0; fine && i < PyList_GET_SIZE(list); ++i) {
-    PyObject* spec = PySequence_Tuple(PyList_GET_ITEM(list, i));
+  const auto list = steal(PySequence_List(specs));
+  for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list.get()); ++i) {
+    const auto spec = steal(PySequence_Tuple(PyList_GET_ITEM(list.get(), i)));
     overloads->push_back(std::make_unique<Overload>());
-    fine = spec && overload_parse_spec(spec, overloads->back().get());
-    Py_XDECREF(spec);
+    if (!spec || !overload_parse_spec(spec.get(), overloads->back().get())) return false;
   }
-  Py_DECREF(list);
-  return fine;
+  return static_cast<bool>(list);
 }
 
 void drop_plans(Overload* overload) {
@@ -384,17 +366,17 @@ void drop_plans(Overload* overload) {
   classes.swap(overload->classes);
   overload->plans = 0;
   for (auto& [key, plans] : classes) {
-    for (PyObject* plan : plans) Py_DECREF(plan);
+    for (PyObject*& plan : plans) drop(plan);
   }
 }
 
 void release_overload(Overload* overload) {
   drop_plans(overload);
-  Py_XDECREF(overload->build);
-  Py_XDECREF(overload->spec);
+  drop(overload->build);
+  drop(overload->spec);
   for (Argument& argument : overload->arguments) {
-    Py_XDECREF(argument.name);
-    Py_XDECREF(argument.default_value);
+    drop(argument.name);
+    drop(argument.default_value);
   }
 }
 
@@ -430,14 +412,11 @@ bool set_overloads(Op* op, PyObject* specs) {
 
 bool resolve(Op* op) {
   if (!op->pending) return true;
-  PyObject* pending = Py_NewRef(op->pending);  // the call may let another thread resolve the op
-  PyObject* specs = PyObject_CallNoArgs(pending);
-  const bool fine = specs && set_overloads(op, specs);
-  Py_XDECREF(specs);
-  Py_DECREF(pending);
-  if (!fine) return false;
+  const auto pending = share(op->pending);  // the call may let another thread resolve the op
+  const auto specs = steal(PyObject_CallNoArgs(pending.get()));
+  if (!specs || !set_overloads(op, specs.get())) return false;
   op->vectorcall = op->gate ? gated_vectorcall : op_vectorcall;
-  Py_CLEAR(op->pending);
+  drop(op->pending);
   return true;
 }
 
@@ -454,9 +433,9 @@ PyObject* op_create(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UO", const_cast<char**>(names), &name, &specs)) {
     return nullptr;
   }
-  PyObject* object = type->tp_alloc(type, 0);
+  auto object = steal(type->tp_alloc(type, 0));
   if (!object) return nullptr;
-  Op* op = reinterpret_cast<Op*>(object);
+  Op* op = reinterpret_cast<Op*>(object.get());
   new (&op->text) std::string(PyUnicode_AsUTF8(name));
   new (&op->overloads) std::vector<std::unique_ptr<Overload>>();
   op->vectorcall = op_vectorcall;
@@ -465,11 +444,10 @@ PyObject* op_create(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     op->pending = Py_NewRef(specs);
     op->vectorcall = first_vectorcall;
   } else if (!set_overloads(op, specs)) {
-    Py_DECREF(object);
     return nullptr;
   }
   register_op(op);
-  return object;
+  return object.release();
 }
 
 int op_traverse(PyObject* self, visitproc visit, void* arg) {
@@ -491,20 +469,18 @@ int op_traverse(PyObject* self, visitproc visit, void* arg) {
 
 int op_clear(PyObject* self) {
   Op* op = reinterpret_cast<Op*>(self);
-  Py_CLEAR(op->dict);
-  Py_CLEAR(op->gate);
+  drop(op->dict);
+  drop(op->gate);
   op->autocast.rule = CastRule::None;
-  Py_CLEAR(op->autocast.parts);
+  drop(op->autocast.parts);
   if (op->pending) {  // stays callable: a cleared op raises, it does not crash
     op->vectorcall = op_vectorcall;
-    Py_CLEAR(op->pending);
+    drop(op->pending);
   }
   for (const auto& overload : op->overloads) {
     drop_plans(overload.get());
-    PyObject* build = overload->build;  // stays callable: a cleared op raises, it does not crash
-    overload->build = Py_NewRef(Py_None);
-    Py_XDECREF(build);
-    Py_CLEAR(overload->spec);
+    assign(overload->build, share(Py_None));
+    drop(overload->spec);
   }
   return 0;
 }
@@ -516,12 +492,10 @@ void op_dealloc(PyObject* self) {
   if (op->weakrefs) PyObject_ClearWeakRefs(self);
   op_clear(self);
   for (const auto& overload : op->overloads) release_overload(overload.get());
-  Py_CLEAR(op->name);
-  PyTypeObject* type = Py_TYPE(self);
+  drop(op->name);
   op->overloads.~vector();
   op->text.~basic_string();
-  type->tp_free(self);
-  Py_DECREF(type);
+  free_instance(self);
 }
 
 PyObject* op_descr_get(PyObject* self, PyObject* object, PyObject*) {
@@ -589,38 +563,24 @@ int set_autocast(PyObject* self, PyObject* value, void*) {
 PyObject* get_schemas(PyObject* self, void*) {
   Op* op = reinterpret_cast<Op*>(self);
   if (!resolve(op)) return nullptr;
-  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(op->overloads.size()));
-  for (size_t i = 0; tuple && i < op->overloads.size(); ++i) {
-    PyObject* text = PyUnicode_FromString(signature_text(op, *op->overloads[i]).c_str());
-    if (!text)
-      Py_CLEAR(tuple);
-    else
-      PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), text);
-  }
-  return tuple;
+  return build_tuple(op->overloads.size(), [op](size_t i) {
+    return PyUnicode_FromString(signature_text(op, *op->overloads[i]).c_str());
+  });
 }
 
 PyObject* get_overloads(PyObject* self, void*) {
   Op* op = reinterpret_cast<Op*>(self);
   if (!resolve(op)) return nullptr;
-  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(op->overloads.size()));
-  for (size_t i = 0; tuple && i < op->overloads.size(); ++i) {
-    PyObject* spec = op->overloads[i]->spec;
-    PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), Py_NewRef(spec ? spec : Py_None));
-  }
-  return tuple;
+  return build_tuple(op->overloads.size(),
+                     [op](size_t i) { return Py_NewRef(or_none(op->overloads[i]->spec)); });
 }
 
 // The values of all arguments in the order of the schema, of a call that matched.
 PyObject* bound_values(const Overload& overload, Frame* frame, size_t index) {
-  const auto count = static_cast<Py_ssize_t>(overload.arguments.size());
-  PyObject* values = PyTuple_New(count);
-  for (Py_ssize_t i = 0; values && i < count; ++i) {
-    PyTuple_SET_ITEM(values, i, Py_NewRef(frame->values[static_cast<size_t>(i)]));
-  }
+  PyObject* values = build_tuple(overload.arguments.size(),
+                                 [frame](size_t i) { return Py_NewRef(frame->values[i]); });
   if (!values) return nullptr;
-  return Py_BuildValue("(nNO)", static_cast<Py_ssize_t>(index), values,
-                       frame->out ? frame->out : Py_None);
+  return Py_BuildValue("(nNO)", static_cast<Py_ssize_t>(index), values, or_none(frame->out));
 }
 
 PyObject* bind_call(Op* op, PyObject* const* args, Py_ssize_t count, PyObject* kwnames) {
@@ -643,23 +603,17 @@ PyObject* op_bind(PyObject* self, PyObject* given) {
     return nullptr;
   const Py_ssize_t count = PyTuple_GET_SIZE(args), named = PyDict_GET_SIZE(kwargs);
   StackVector<PyObject*, kUsualArguments> values;
-  PyObject* names = named ? PyTuple_New(named) : nullptr;
-  if ((named && !names) || !values.reserve(static_cast<size_t>(count + named))) {
-    Py_XDECREF(names);
-    return nullptr;
-  }
+  const auto names = steal(named ? keyword_names(kwargs) : nullptr);
+  if ((named && !names) || !values.reserve(static_cast<size_t>(count + named))) return nullptr;
   for (Py_ssize_t i = 0; i < count; ++i) {
     values[static_cast<size_t>(i)] = PyTuple_GET_ITEM(args, i);
   }
   PyObject *name, *value;
   Py_ssize_t place = 0;
   for (Py_ssize_t k = 0; PyDict_Next(kwargs, &place, &name, &value); ++k) {
-    PyTuple_SET_ITEM(names, k, Py_NewRef(name));
     values[static_cast<size_t>(count + k)] = value;
   }
-  PyObject* bound = bind_call(op, values.data(), count, names);
-  Py_XDECREF(names);
-  return bound;
+  return bind_call(op, values.data(), count, names.get());
 }
 
 PyMethodDef op_methods[] = {
@@ -712,21 +666,19 @@ PyType_Spec op_spec = {"flambeau._core.Op", sizeof(Op), 0,
 PyObject* make_structseq(PyObject*, PyObject* args) {
   PyObject *name, *fields;
   if (!PyArg_ParseTuple(args, "UO", &name, &fields)) return nullptr;
-  PyObject* tuple = PySequence_Tuple(fields);
+  const auto tuple = steal(PySequence_Tuple(fields));
   if (!tuple) return nullptr;
-  const Py_ssize_t count = PyTuple_GET_SIZE(tuple);
+  const Py_ssize_t count = PyTuple_GET_SIZE(tuple.get());
   // CPython keeps pointers to these texts for as long as the type lives: for ever.
   auto* entries = new PyStructSequence_Field[static_cast<size_t>(count) + 1]();
   for (Py_ssize_t i = 0; i < count; ++i) {
-    const char* text = PyUnicode_AsUTF8(PyTuple_GET_ITEM(tuple, i));
+    const char* text = PyUnicode_AsUTF8(PyTuple_GET_ITEM(tuple.get(), i));
     if (!text) {
-      Py_DECREF(tuple);
       delete[] entries;
       return nullptr;
     }
     entries[i].name = strdup(text);
   }
-  Py_DECREF(tuple);
   PyStructSequence_Desc description{strdup(PyUnicode_AsUTF8(name)), nullptr, entries,
                                     static_cast<int>(count)};
   return reinterpret_cast<PyObject*>(PyStructSequence_NewType(&description));

@@ -581,11 +581,8 @@ Outcome bind_keywords(const Overload& overload, Frame* frame, PyObject* const* v
 Outcome bind_varargs(const Overload& overload, Frame* frame, PyObject* const* args,
                      Py_ssize_t count) {
   const int last = overload.positional - 1;
-  PyObject* tuple = frame->own(PyTuple_New(count - last));
+  PyObject* tuple = frame->own(pack_positional(args + last, count - last));
   if (!tuple) return Outcome::Failed;
-  for (Py_ssize_t i = last; i < count; ++i) {
-    PyTuple_SET_ITEM(tuple, i - last, Py_NewRef(args[i]));
-  }
   frame->values[last] = tuple;
   return Outcome::Ok;
 }
@@ -756,9 +753,8 @@ std::string signature_text(const Op* op, const Overload& overload) {
     const KindName* kind = kind_name(argument);
     text += std::string(kind ? kind->schema : "object") + " " + PyUnicode_AsUTF8(argument.name);
     if (!argument.default_value) continue;
-    PyObject* shown = PyObject_Repr(argument.default_value);
-    if (shown) text += std::string("=") + PyUnicode_AsUTF8(shown);
-    Py_XDECREF(shown);
+    const auto shown = steal(PyObject_Repr(argument.default_value));
+    if (shown) text += std::string("=") + PyUnicode_AsUTF8(shown.get());
     PyErr_Clear();
   }
   return text + ")";

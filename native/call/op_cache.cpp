@@ -26,7 +26,7 @@ std::set<Op*>& all_ops() {
 
 void delete_entry(CacheEntry* entry) {
   instance_decref(entry->instance);
-  for (PyObject* object : entry->keep) Py_DECREF(object);
+  for (PyObject*& object : entry->keep) drop(object);
   delete entry;
 }
 
@@ -164,16 +164,8 @@ PyObject* describe_tensor(Frame* frame, Cursor* cursor) {
 PyObject* describe_value(Frame* frame, Cursor* cursor, PyObject* given);
 
 PyObject* describe_tensors(Frame* frame, Cursor* cursor) {
-  const Py_ssize_t length = static_cast<uint32_t>(*cursor->word++);
-  PyObject* list = PyList_New(length);
-  for (Py_ssize_t i = 0; list && i < length; ++i) {
-    PyObject* element = describe_value(frame, cursor, Py_None);
-    if (!element)
-      Py_CLEAR(list);
-    else
-      PyList_SET_ITEM(list, i, element);
-  }
-  return list;
+  const size_t length = static_cast<uint32_t>(*cursor->word++);
+  return build_list(length, [&](size_t) { return describe_value(frame, cursor, Py_None); });
 }
 
 PyObject* describe_integer(uint64_t word) {
@@ -181,16 +173,8 @@ PyObject* describe_integer(uint64_t word) {
 }
 
 PyObject* describe_integers(Cursor* cursor) {
-  const Py_ssize_t length = static_cast<uint32_t>(*cursor->word++);
-  PyObject* list = PyList_New(length);
-  for (Py_ssize_t i = 0; list && i < length; ++i) {
-    PyObject* element = describe_integer(*cursor->word++);
-    if (!element)
-      Py_CLEAR(list);
-    else
-      PyList_SET_ITEM(list, i, element);
-  }
-  return list;
+  const size_t length = static_cast<uint32_t>(*cursor->word++);
+  return build_list(length, [cursor](size_t) { return describe_integer(*cursor->word++); });
 }
 
 double double_of(uint64_t bits) {
@@ -213,18 +197,11 @@ PyObject* describe_runtime(Frame* frame, Cursor* cursor) {
 }
 
 PyObject* describe_list(Tag tag, const uint64_t* payload, size_t length) {
-  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(length));
-  for (size_t i = 0; tuple && i < length; ++i) {
-    PyObject* value = tag == Tag::FloatList ? PyFloat_FromDouble(double_of(payload[i]))
-                      : tag == Tag::BoolList
-                          ? PyBool_FromLong(payload[i] != 0)
-                          : PyLong_FromLongLong(static_cast<int64_t>(payload[i]));
-    if (!value)
-      Py_CLEAR(tuple);
-    else
-      PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), value);
-  }
-  return tuple;
+  return build_tuple(length, [=](size_t i) {
+    return tag == Tag::FloatList  ? PyFloat_FromDouble(double_of(payload[i]))
+           : tag == Tag::BoolList ? PyBool_FromLong(payload[i] != 0)
+                                  : PyLong_FromLongLong(static_cast<int64_t>(payload[i]));
+  });
 }
 
 PyObject* describe_static(const uint64_t* at, PyObject* given) {
@@ -287,32 +264,27 @@ PyObject* describe_value(Frame* frame, Cursor* cursor, PyObject* given) {
 
 Plan* build_plan(const Op* op, Overload* overload, Frame* frame, Symbols* symbols) {
   const ProfileScope scope(EventKind::Trace, op->text.c_str());
-  PyObject* call = describe_call(*overload, frame);
-  if (!call) return nullptr;
   // Building may release the GIL: state of this call that others could see is none.
-  PyObject* built = PyObject_CallOneArg(overload->build, call);
-  Py_DECREF(call);
-  if (!built) {
+  auto plan = steal(reinterpret_cast<Plan*>(
+      call_object(overload->build, steal(describe_call(*overload, frame)))));
+  if (!plan) {
     hide_internals(true);
     return nullptr;
   }
-  if (!Py_IS_TYPE(built, PlanType)) {
+  if (!Py_IS_TYPE(object_of(plan), PlanType)) {
     PyErr_Format(PyExc_TypeError, "[%s] build returned %s, not a Plan", op->text.c_str(),
-                 Py_TYPE(built)->tp_name);
-    Py_DECREF(built);
+                 Py_TYPE(object_of(plan))->tp_name);
     return nullptr;
   }
-  Plan* plan = reinterpret_cast<Plan*>(built);
   if (plan->metadata.inputs != static_cast<int32_t>(symbols->values.size())) {
     PyErr_Format(PyExc_RuntimeError, "[%s] the plan has %d symbols, the call %zd", op->text.c_str(),
                  static_cast<int>(plan->metadata.inputs),
                  static_cast<Py_ssize_t>(symbols->values.size()));
-    Py_DECREF(built);
     return nullptr;
   }
-  plan_analyse_offsets(plan, symbols->offset_symbols.data(),
+  plan_analyse_offsets(plan.get(), symbols->offset_symbols.data(),
                        static_cast<int32_t>(symbols->offset_symbols.size()));
-  return plan;
+  return plan.release();
 }
 
 // Whether a key tells calls apart: not one that was begun without offsets, before another thread
@@ -333,14 +305,12 @@ void keep_pointers(const Overload& overload, const Frame& frame, CacheEntry* ent
 
 Instance* remember(Overload* overload, const Frame& frame, uint64_t hash, Instance* instance) {
   // Building and compiling run Python, which may have made the same call meanwhile.
-  Instance* found = overload->exact.find(frame.key.data(), frame.key.size(), hash);
-  if (found) {
-    instance_incref(found);
-    instance_decref(instance);
-    return found;
+  if (Instance* other = overload->exact.find(frame.key.data(), frame.key.size(), hash)) {
+    const auto unused = steal(instance);
+    return share(other).release();
   }
-  instance_incref(instance);  // the entry's: what it displaces may run Python, which drops it again
-  auto* entry = new CacheEntry{hash, instance, {}, {}};
+  // The entry has a reference of its own: what it displaces may run Python, which drops it again.
+  auto* entry = new CacheEntry{hash, share(instance).release(), {}, {}};
   entry->words.assign(frame.key.data(), frame.key.data() + frame.key.size());
   keep_pointers(*overload, frame, entry);
   overload->exact.insert(entry);
@@ -349,7 +319,7 @@ Instance* remember(Overload* overload, const Frame& frame, uint64_t hash, Instan
 
 void release(ClassCache classes) {  // may run Python: no overload has them any more
   for (auto& [key, plans] : classes) {
-    for (PyObject* plan : plans) Py_DECREF(plan);
+    for (PyObject*& plan : plans) drop(plan);
   }
 }
 
@@ -399,7 +369,7 @@ void know(Overload* overload, std::vector<uint64_t> key, Plan* plan) {
   std::sort(gone.begin(), gone.end());
   const std::vector<CacheEntry*> entries = overload->exact.take_of(gone);
   for (CacheEntry* entry : entries) delete_entry(entry);  // may run Python: the tables are whole
-  for (PyObject* old : gone) Py_DECREF(old);
+  for (PyObject*& old : gone) drop(old);
 }
 
 Instance* find_in_class(const std::vector<PyObject*>& plans, const Frame& frame, Symbols* symbols) {
@@ -420,20 +390,19 @@ __attribute__((noinline)) Instance* miss(Op* op, Overload* overload, Frame* fram
     if (instance) ++class_hits;
   }
   if (!instance) {
-    Plan* plan = build_plan(op, overload, frame, &symbols);
+    auto plan = steal(build_plan(op, overload, frame, &symbols));
     if (!plan) return nullptr;
     ++builds;
-    instance = instantiate(plan, *frame, &symbols);
+    instance = instantiate(plan.get(), *frame, &symbols);
     if (!instance) {
       PyErr_Format(PyExc_RuntimeError,
                    "[%s] sizes overflow, or are negative, where the call computes them\n"
                    "hint: sizes count elements: all together must fit in 64 bits",
                    op->text.c_str());
-      Py_DECREF(plan);
       return nullptr;
     }
     overload->offsets_in_key |= plan->offset_sensitive;
-    know(overload, std::move(key), plan);
+    know(overload, std::move(key), plan.release());
   }
   return !distinct(*overload, *frame) ? instance : remember(overload, *frame, hash, instance);
 }
@@ -511,17 +480,9 @@ void ExactCache::clear() {
 }
 
 PyObject* describe_call(const Overload& overload, Frame* frame) {
-  const Py_ssize_t count = static_cast<Py_ssize_t>(overload.arguments.size());
-  PyObject* call = PyTuple_New(count);
   Cursor cursor{frame->key.data() + 1};
-  for (Py_ssize_t i = 0; call && i < count; ++i) {
-    PyObject* value = describe_value(frame, &cursor, frame->values[i]);
-    if (!value)
-      Py_CLEAR(call);
-    else
-      PyTuple_SET_ITEM(call, i, value);
-  }
-  return call;
+  return build_tuple(overload.arguments.size(),
+                     [&](size_t i) { return describe_value(frame, &cursor, frame->values[i]); });
 }
 
 namespace {
@@ -546,12 +507,12 @@ Instance* find_any(Op* op, Overload* overload, Frame* frame) {
 }  // namespace
 
 Instance* find_instance(Op* op, Overload* overload, Frame* frame) {
-  Instance* found = find_any(op, overload, frame);
-  if (!found || frame->fitting_count == 0) [[likely]]
-    return found;
-  if (check_fits(op, *frame, dtype_of_numbers(overload, frame, found))) return found;
-  instance_decref(found);
-  return nullptr;
+  Instance* instance = find_any(op, overload, frame);
+  if (!instance || frame->fitting_count == 0) [[likely]]
+    return instance;
+  auto held = steal(instance);
+  const bool fits = check_fits(op, *frame, dtype_of_numbers(overload, frame, instance));
+  return fits ? held.release() : nullptr;
 }
 
 void register_op(Op* op) { all_ops().insert(op); }
@@ -583,16 +544,15 @@ PyObject* py_stats(PyObject*, PyObject*) {
 }
 
 PyObject* py_clear(PyObject*, PyObject*) {
-  std::vector<Op*> ops(all_ops().begin(), all_ops().end());
-  for (Op* op : ops) Py_INCREF(op);
-  for (Op* op : ops) {
+  std::vector<Ref<Op>> ops;
+  for (Op* op : all_ops()) ops.push_back(share(op));
+  for (const auto& op : ops) {
     for (const auto& overload : op->overloads) {
       overload->exact.clear();
       overload->plans = 0;
       release(std::exchange(overload->classes, {}));
     }
   }
-  for (Op* op : ops) Py_DECREF(op);
   exact_hits = class_hits = builds = 0;
   Py_RETURN_NONE;
 }

@@ -7,20 +7,9 @@ namespace {
 
 // The arguments in today's order (a new pair), None, or null with an exception.
 PyObject* reordered(const Op* op, PyObject* const* args, Py_ssize_t count, PyObject* kwnames) {
-  PyObject* module = PyImport_ImportModule("flambeau.core.former_order");
-  PyObject* positional = PyTuple_New(count);
-  PyObject* named = PyDict_New();
-  bool fine = module && positional && named;
-  for (Py_ssize_t i = 0; fine && i < count; ++i)
-    PyTuple_SET_ITEM(positional, i, Py_NewRef(args[i]));
-  for (Py_ssize_t i = 0; fine && kwnames && i < PyTuple_GET_SIZE(kwnames); ++i)
-    fine = PyDict_SetItem(named, PyTuple_GET_ITEM(kwnames, i), args[count + i]) == 0;
-  PyObject* result =
-      fine ? PyObject_CallMethod(module, "reordered", "OOO", op->name, positional, named) : nullptr;
-  Py_XDECREF(module);
-  Py_XDECREF(positional);
-  Py_XDECREF(named);
-  return result;
+  const auto positional = steal(pack_positional(args, count));
+  const auto named = steal(pack_keywords(args + count, kwnames));
+  return call_helper("flambeau.core.former_order", "reordered", op->name, positional, named);
 }
 
 bool has_former_order(const std::string& name) {
@@ -39,17 +28,15 @@ bool call_former(Op* op, PyObject* const* args, Py_ssize_t count, PyObject* kwna
                  PyObject** result) {
   *result = nullptr;
   if (!has_former_order(op->text)) return false;
-  PyObject* call = reordered(op, args, count, kwnames);
+  const auto call = steal(reordered(op, args, count, kwnames));
   if (!call) return true;
-  const bool fits = call != Py_None;
+  if (call.get() == Py_None) return false;
   auto* self = reinterpret_cast<PyObject*>(op);
-  if (fits && binds)
-    *result = PyObject_CallMethod(self, "bind", "OO", PyTuple_GET_ITEM(call, 0),
-                                  PyTuple_GET_ITEM(call, 1));
-  else if (fits)
-    *result = PyObject_Call(self, PyTuple_GET_ITEM(call, 0), PyTuple_GET_ITEM(call, 1));
-  Py_DECREF(call);
-  return fits;
+  PyObject* positional = PyTuple_GET_ITEM(call.get(), 0);
+  PyObject* named = PyTuple_GET_ITEM(call.get(), 1);
+  *result = binds ? PyObject_CallMethod(self, "bind", "OO", positional, named)
+                  : PyObject_Call(self, positional, named);
+  return true;
 }
 
 }  // namespace fb

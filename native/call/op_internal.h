@@ -135,20 +135,6 @@ class StackVector {
   T inline_[kInline];
 };
 
-class HeldInstance {  // a reference to an Instance
- public:
-  explicit HeldInstance(Instance* owned) : instance_(owned) {}
-  ~HeldInstance() {
-    if (instance_) instance_decref(instance_);
-  }
-  HeldInstance(const HeldInstance&) = delete;
-  HeldInstance& operator=(const HeldInstance&) = delete;
-  Instance* get() const { return instance_; }
-
- private:
-  Instance* instance_;
-};
-
 struct CacheEntry {
   uint64_t hash;
   Instance* instance;  // counted
@@ -302,17 +288,14 @@ struct Frame {
   Number fitting[kMaxFitting];  // numbers of arguments that must fit the result's dtype
 
   ~Frame() {
-    for (size_t i = 0; i < owned.size(); ++i) Py_DECREF(owned[i]);
+    for (size_t i = 0; i < owned.size(); ++i) drop(owned[i]);
   }
   // Keeps a new reference until the call ends; null on failure.
-  PyObject* own(PyObject* object) {
-    if (!object) return nullptr;
-    if (!owned.reserve(1)) {
-      Py_DECREF(object);
-      return nullptr;
-    }
-    owned.push(object);
-    return object;
+  PyObject* own(PyObject* stolen) {
+    auto object = steal(stolen);
+    if (!object || !owned.reserve(1)) return nullptr;
+    owned.push(object.release());
+    return stolen;
   }
   void reset() {
     key.clear(), tensors.clear(), scalars.clear(), scalar_is_float.clear(), scalar_types.clear();

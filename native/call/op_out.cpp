@@ -111,9 +111,8 @@ bool check_target(const char* name, const Tensor* target) {
 }
 
 Tensor* contiguous_copy(Tensor* source) {
-  Tensor* copy = tensor_empty(source->dtype, source->device, source->ndim, source->sizes());
-  if (copy && !copy_cast(copy, source)) Py_CLEAR(copy);
-  return copy;
+  auto copy = steal(tensor_empty(source->dtype, source->device, source->ndim, source->sizes()));
+  return copy && copy_cast(copy.get(), source) ? copy.release() : nullptr;
 }
 
 // ---- out=
@@ -182,25 +181,20 @@ bool deliver(Tensor* result, Tensor* out, Resized resized, bool repeats) {
 // The tensors of `out`: itself, or the elements of a tuple or list. -1 + exception.
 Py_ssize_t collect_outs(const Op* op, PyObject* out, std::vector<Tensor*>* outs) {
   if (is_tensor(out)) {
-    outs->push_back(reinterpret_cast<Tensor*>(out));
+    outs->push_back(tensor_of(out));
     return 1;
   }
-  PyObject* fast = PyTuple_Check(out) || PyList_Check(out) ? PySequence_Fast(out, "") : nullptr;
-  for (Py_ssize_t i = 0; fast && i < PySequence_Fast_GET_SIZE(fast); ++i) {
-    PyObject* element = PySequence_Fast_GET_ITEM(fast, i);
-    if (!is_tensor(element))
-      Py_CLEAR(fast);
-    else
-      outs->push_back(reinterpret_cast<Tensor*>(element));
+  bool fine = PyTuple_Check(out) || PyList_Check(out);
+  for (Py_ssize_t i = 0; fine && i < PySequence_Fast_GET_SIZE(out); ++i) {
+    PyObject* element = PySequence_Fast_GET_ITEM(out, i);
+    fine = is_tensor(element);
+    outs->push_back(tensor_of(element));
   }
-  if (!fast) {
-    PyErr_Format(PyExc_TypeError,
-                 "[%s] argument 'out' must be Tensor or tuple of Tensors, got %s\nhint: out=tensor",
-                 op->text.c_str(), Py_TYPE(out)->tp_name);
-    return -1;
-  }
-  Py_DECREF(fast);
-  return static_cast<Py_ssize_t>(outs->size());
+  if (fine) return static_cast<Py_ssize_t>(outs->size());
+  PyErr_Format(PyExc_TypeError,
+               "[%s] argument 'out' must be Tensor or tuple of Tensors, got %s\nhint: out=tensor",
+               op->text.c_str(), Py_TYPE(out)->tp_name);
+  return -1;
 }
 
 bool check_no_grad(const char* name, bool wanted) {
@@ -228,16 +222,14 @@ bool shares_memory(const Frame& frame, const Tensor* out) {
 // Results are written where they are computed: the tensors of `out` must be there.
 bool check_device(Device from, Device to) {
   if (from.kind == to.kind) return true;
-  PyObject *a = device_object(from), *b = device_object(to);
+  const auto a = steal(device_object(from)), b = steal(device_object(to));
   if (a && b) {
     PyErr_Format(
         PyExc_RuntimeError,
         "[out] Attempting to copy from device %S to device %S, but cross-device copies are "
         "not allowed!\nhint: make out= on device %S",
-        a, b, a);
+        a.get(), b.get(), a.get());
   }
-  Py_XDECREF(a);
-  Py_XDECREF(b);
   return false;
 }
 
@@ -416,8 +408,7 @@ static PyObject* run_repeated_now(Op* op, Overload* overload, Frame* frame) {
   frame->values[place] = reinterpret_cast<PyObject*>(after);
   frame->reset();
   if (parse_arguments(op, *overload, frame) != Outcome::Ok) return nullptr;
-  PyObject* result = run_inplace(op, overload, frame);
-  Py_XDECREF(result);
+  const auto result = steal(run_inplace(op, overload, frame));
   if (!result || !copy_changes(target, before, after)) return nullptr;
   tensor_bump_version(target);
   return Py_NewRef(reinterpret_cast<PyObject*>(target));
@@ -516,22 +507,21 @@ PyObject* copy_to_out(OutOption option, PyObject* result, PyObject* out) {
                  is_tensor(result) ? "out=tensor" : "one for each result");
     return nullptr;
   }
-  PyObject* results = PySequence_Fast(result, "[out] the op returned no sequence");
-  PyObject* outs = results ? PySequence_Fast(out, "[out] must be a tuple of Tensors") : nullptr;
-  bool fine = outs != nullptr;
-  if (fine && PySequence_Fast_GET_SIZE(results) != PySequence_Fast_GET_SIZE(outs)) {
+  const auto results = steal(PySequence_Fast(result, "[out] the op returned no sequence"));
+  if (!results) return nullptr;
+  const auto outs = steal(PySequence_Fast(out, "[out] must be a tuple of Tensors"));
+  if (!outs) return nullptr;
+  if (PySequence_Fast_GET_SIZE(results.get()) != PySequence_Fast_GET_SIZE(outs.get())) {
     PyErr_SetString(PyExc_TypeError, "[out] wrong number of tensors\nhint: one for each result");
-    fine = false;
+    return nullptr;
   }
-  for (Py_ssize_t i = 0; fine && i < PySequence_Fast_GET_SIZE(outs); ++i) {
-    PyObject* copied = copy_to_out(option, PySequence_Fast_GET_ITEM(results, i),
-                                   PySequence_Fast_GET_ITEM(outs, i));
-    fine = copied != nullptr;
-    Py_XDECREF(copied);
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(outs.get()); ++i) {
+    if (!steal(copy_to_out(option, PySequence_Fast_GET_ITEM(results.get(), i),
+                           PySequence_Fast_GET_ITEM(outs.get(), i)))) {
+      return nullptr;
+    }
   }
-  Py_XDECREF(results);
-  Py_XDECREF(outs);
-  return fine ? Py_NewRef(out) : nullptr;
+  return Py_NewRef(out);
 }
 
 PyObject* run_out(Op* op, Overload* overload, Frame* frame) {
@@ -539,7 +529,7 @@ PyObject* run_out(Op* op, Overload* overload, Frame* frame) {
   const bool separate = overload->out.rule == OutRule::Separate;
   if (collect_outs(op, frame->out, &outs) < 0) return nullptr;
   if (!check_no_grad(op->text.c_str(), any_requires_grad(*frame, outs))) return nullptr;
-  const HeldInstance held(find_instance(op, overload, frame));
+  const auto held = steal(find_instance(op, overload, frame));
   Instance* instance = held.get();
   if (!instance) return nullptr;
   const Plan* plan = instance->plan;
@@ -560,12 +550,10 @@ PyObject* run_out(Op* op, Overload* overload, Frame* frame) {
   if (fine && plan->returns != ReturnKind::Structseq) {
     result = Py_NewRef(frame->out);
   } else if (fine) {
-    for (size_t k = 0; k < outs.size(); ++k) {
-      Py_XSETREF(outputs[k], Py_NewRef(reinterpret_cast<PyObject*>(outs[k])));
-    }
+    for (size_t k = 0; k < outs.size(); ++k) assign(outputs[k], share(object_of(outs[k])));
     result = wrap_outputs(plan, outputs.data());
   }
-  for (PyObject* output : outputs) Py_XDECREF(output);
+  for (PyObject*& output : outputs) drop(output);
   return result;
 }
 

@@ -22,17 +22,12 @@ class Overriders {
  public:
   // operators: whether an op is called, which types of ours take over, too.
   explicit Overriders(bool operators) : operators_(operators) {}
-  ~Overriders() {
-    for (PyObject* object : objects_) Py_DECREF(object);
-  }
   void add(PyObject* object, bool nested = true) {
     if (is_exact_tensor(object)) return;
     if (nested && (PyTuple_Check(object) || PyList_Check(object))) {
-      PyObject* fast = PySequence_Fast(object, "");
-      for (Py_ssize_t i = 0; fast && i < PySequence_Fast_GET_SIZE(fast); ++i) {
-        add(PySequence_Fast_GET_ITEM(fast, i), false);
+      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i) {
+        add(PySequence_Fast_GET_ITEM(object, i), false);
       }
-      Py_XDECREF(fast);
       return;
     }
     const Override kind = override_of(object);
@@ -41,116 +36,84 @@ class Overriders {
     PyTypeObject* type = Py_TYPE(object);
     size_t at = objects_.size();
     for (size_t i = 0; i < objects_.size(); ++i) {
-      if (Py_TYPE(objects_[i]) == type) return;
-      if (at == objects_.size() && PyType_IsSubtype(type, Py_TYPE(objects_[i]))) at = i;
+      PyTypeObject* other = Py_TYPE(objects_[i].get());
+      if (other == type) return;
+      if (at == objects_.size() && PyType_IsSubtype(type, other)) at = i;
     }
-    objects_.insert(objects_.begin() + static_cast<std::ptrdiff_t>(at), Py_NewRef(object));
+    objects_.insert(objects_.begin() + static_cast<std::ptrdiff_t>(at), share(object));
   }
-  const std::vector<PyObject*>& objects() const { return objects_; }
+  const std::vector<Ref<>>& objects() const { return objects_; }
   PyObject* types() const {
-    PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(objects_.size()));
-    for (size_t i = 0; tuple && i < objects_.size(); ++i) {
-      PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(objects_[i]));
-      PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), Py_NewRef(type));
-    }
-    return tuple;
+    return build_tuple(objects_.size(), [this](size_t i) {
+      return Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(objects_[i].get())));
+    });
   }
 
  private:
   bool operators_;
-  std::vector<PyObject*> objects_;
+  std::vector<Ref<>> objects_;
 };
-
-PyObject* pack_positional(PyObject* const* args, Py_ssize_t count) {
-  PyObject* tuple = PyTuple_New(count);
-  for (Py_ssize_t i = 0; tuple && i < count; ++i) PyTuple_SET_ITEM(tuple, i, Py_NewRef(args[i]));
-  return tuple;
-}
-
-PyObject* pack_keywords(PyObject* const* values, PyObject* kwnames) {
-  PyObject* dict = PyDict_New();
-  for (Py_ssize_t k = 0; dict && kwnames && k < PyTuple_GET_SIZE(kwnames); ++k) {
-    if (PyDict_SetItem(dict, PyTuple_GET_ITEM(kwnames, k), values[k]) < 0) Py_CLEAR(dict);
-  }
-  return dict;
-}
 
 // The watcher is off while it runs: ops inside of it are ordinary.
 PyObject* ask_watcher(PyObject* func, PyObject* types, PyObject* args, PyObject* kwargs) {
-  PyObject* asked = watcher;
-  watcher = nullptr;
+  auto asked = steal(std::exchange(watcher, nullptr));
   set_interceptor(kWatcher, false);
-  PyObject* result = PyObject_CallFunctionObjArgs(asked, func, types, args, kwargs, nullptr);
-  PyObject* changed = watcher;  // it may have set another one
-  watcher = asked;
+  PyObject* result = call_object(asked.get(), func, types, args, kwargs);
+  assign(watcher, std::move(asked));  // it may have set another one
   set_interceptor(kWatcher, true);
-  Py_XDECREF(changed);
   return result;
 }
 
 // A mode is off the stack while it runs: functions inside of it go to the mode below.
 PyObject* ask_function_mode(PyObject* func, PyObject* types, PyObject* args, PyObject* kwargs) {
   const Py_ssize_t last = PyList_GET_SIZE(function_modes) - 1;
-  PyObject* mode = Py_NewRef(PyList_GET_ITEM(function_modes, last));
-  PyObject* result = nullptr;
-  if (PyList_SetSlice(function_modes, last, last + 1, nullptr) == 0) {
-    set_interceptor(kFunctionModes, last > 0);
-    PyObject* handler = PyObject_GetAttrString(mode, "__torch_function__");
-    if (handler) {
-      result = PyObject_CallFunctionObjArgs(handler, func, types, args, kwargs, nullptr);
-      Py_DECREF(handler);
-    }
-    if (PyList_Append(function_modes, mode) < 0) Py_CLEAR(result);
-    set_interceptor(kFunctionModes, true);
-  }
-  Py_DECREF(mode);
-  return result;
+  const auto mode = share(PyList_GET_ITEM(function_modes, last));
+  if (PyList_SetSlice(function_modes, last, last + 1, nullptr) < 0) return nullptr;
+  set_interceptor(kFunctionModes, last > 0);
+  const auto handler = steal(PyObject_GetAttrString(mode.get(), "__torch_function__"));
+  auto result = steal(call_object(handler.get(), func, types, args, kwargs));
+  if (PyList_Append(function_modes, mode.get()) < 0) result = {};
+  set_interceptor(kFunctionModes, true);
+  return result.release();
 }
 
 PyObject* ask_objects(const Overriders& overriders, PyObject* func, PyObject* types, PyObject* args,
                       PyObject* kwargs) {
-  for (PyObject* object : overriders.objects()) {
-    PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
-    PyObject* handler = PyObject_GetAttrString(type, "__torch_function__");
-    if (!handler) return nullptr;
-    PyObject* result = PyObject_CallFunctionObjArgs(handler, func, types, args, kwargs, nullptr);
-    Py_DECREF(handler);
-    if (result != Py_NotImplemented) return result;
-    Py_DECREF(result);
+  for (const Ref<>& object : overriders.objects()) {
+    PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(object.get()));
+    const auto handler = steal(PyObject_GetAttrString(type, "__torch_function__"));
+    auto result = steal(call_object(handler.get(), func, types, args, kwargs));
+    if (result.get() != Py_NotImplemented) return result.release();
   }
   return Py_NewRef(Py_NotImplemented);
 }
 
 void raise_unhandled(PyObject* func, bool mode, PyObject* types) {
-  PyObject* name = PyObject_GetAttrString(func, "__name__");
+  const auto name = steal(PyObject_GetAttrString(func, "__name__"));
   if (!name) PyErr_Clear();
   PyErr_Format(PyExc_TypeError,
                "[%S] Multiple dispatch failed: all __torch_function__ handlers returned "
                "NotImplemented%s, of the types %R\n"
                "hint: handle the function there, or call super().__torch_function__",
-               name ? name : func, mode ? ", a mode's among them" : "", types);
-  Py_XDECREF(name);
+               name ? name.get() : func, mode ? ", a mode's among them" : "", types);
 }
 
 PyObject* ask_all(const Overriders& overriders, PyObject* func, PyObject* args, PyObject* kwargs) {
-  PyObject* types = overriders.types();
+  const auto types = steal(overriders.types());
   if (!types) return nullptr;
-  PyObject* result = Py_NewRef(Py_NotImplemented);
+  auto result = share(Py_NotImplemented);
   const bool mode = interceptors & kFunctionModes;
   if (mode) {
-    Py_SETREF(result, ask_function_mode(func, types, args, kwargs));
+    result = steal(ask_function_mode(func, types.get(), args, kwargs));
   } else if ((interceptors & kWatcher) && Py_TYPE(func) == OpType) {
-    Py_SETREF(result, ask_watcher(func, types, args, kwargs));
+    result = steal(ask_watcher(func, types.get(), args, kwargs));
   }
-  if (result == Py_NotImplemented) {
-    Py_SETREF(result, ask_objects(overriders, func, types, args, kwargs));
+  if (result.get() == Py_NotImplemented) {
+    result = steal(ask_objects(overriders, func, types.get(), args, kwargs));
   }
-  if (result == Py_NotImplemented) {
-    Py_CLEAR(result);
-    raise_unhandled(func, mode, types);
-  }
-  Py_DECREF(types);
-  return result;
+  if (result.get() != Py_NotImplemented) return result.release();
+  raise_unhandled(func, mode, types.get());
+  return nullptr;
 }
 
 PyObject* disabled_torch_function(PyObject*, PyObject* const* given, Py_ssize_t count) {
@@ -158,18 +121,17 @@ PyObject* disabled_torch_function(PyObject*, PyObject* const* given, Py_ssize_t 
     PyErr_SetString(PyExc_TypeError, "expected (func, types, args=(), kwargs=None)");
     return nullptr;
   }
-  PyObject* args = count > 2 ? Py_NewRef(given[2]) : PyTuple_New(0);
+  const auto args = count > 2 ? share(given[2]) : steal(PyTuple_New(0));
   PyObject* kwargs = count > 3 && given[3] != Py_None ? given[3] : nullptr;
-  if (!args || !PyTuple_Check(args)) {
-    Py_XDECREF(args);
+  if (!args) return nullptr;
+  if (!PyTuple_Check(args.get())) {
     PyErr_SetString(PyExc_TypeError, "args must be a tuple");
     return nullptr;
   }
   const bool before = torch_function_disabled;
   torch_function_disabled = true;
-  PyObject* result = PyObject_Call(given[0], args, kwargs);
+  PyObject* result = PyObject_Call(given[0], args.get(), kwargs);
   torch_function_disabled = before;
-  Py_DECREF(args);
   return result;
 }
 
@@ -202,10 +164,10 @@ PyObject* pop_function_mode(PyObject*, PyObject*) {
                     "[TorchFunctionMode] no mode is active\nhint: leave modes in order");
     return nullptr;
   }
-  PyObject* mode = Py_NewRef(PyList_GET_ITEM(function_modes, count - 1));
-  if (PyList_SetSlice(function_modes, count - 1, count, nullptr) < 0) Py_CLEAR(mode);
+  auto mode = share(PyList_GET_ITEM(function_modes, count - 1));
+  if (PyList_SetSlice(function_modes, count - 1, count, nullptr) < 0) mode = {};
   set_interceptor(kFunctionModes, count > 1 && (interceptors & kFunctionModes));
-  return mode;
+  return mode.release();
 }
 
 PyObject* get_function_modes(PyObject*, PyObject*) {
@@ -230,12 +192,11 @@ PyObject* set_dispatch_modes_enabled(PyObject*, PyObject* value) {
 
 PyObject* find_torch_function(PyObject*, PyObject* values) {
   if (interceptors & kFunctionModes) Py_RETURN_TRUE;
-  PyObject* fast = PySequence_Fast(values, "has_torch_function takes an iterable of arguments");
+  const auto fast =
+      steal(PySequence_Fast(values, "has_torch_function takes an iterable of arguments"));
   if (!fast) return nullptr;
-  const bool found =
-      any_public_override(PySequence_Fast_ITEMS(fast), PySequence_Fast_GET_SIZE(fast));
-  Py_DECREF(fast);
-  return PyBool_FromLong(found);
+  return PyBool_FromLong(
+      any_public_override(PySequence_Fast_ITEMS(fast.get()), PySequence_Fast_GET_SIZE(fast.get())));
 }
 
 // handle_torch_function(function, relevant, args, kwargs)
@@ -244,13 +205,12 @@ PyObject* handle_torch_function(PyObject*, PyObject* given) {
   if (!PyArg_ParseTuple(given, "OOO!O!", &func, &relevant, &PyTuple_Type, &args, &PyDict_Type,
                         &kwargs))
     return nullptr;
-  PyObject* fast = PySequence_Fast(relevant, "the relevant arguments are an iterable");
+  const auto fast = steal(PySequence_Fast(relevant, "the relevant arguments are an iterable"));
   if (!fast) return nullptr;
   Overriders overriders(false);
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast); ++i) {
-    overriders.add(PySequence_Fast_GET_ITEM(fast, i), false);
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) {
+    overriders.add(PySequence_Fast_GET_ITEM(fast.get(), i), false);
   }
-  Py_DECREF(fast);
   return ask_all(overriders, func, args, kwargs);
 }
 
@@ -297,34 +257,39 @@ bool any_public_override(PyObject* const* args, Py_ssize_t count, bool nested) {
   return false;
 }
 
+PyObject* pack_positional(PyObject* const* args, Py_ssize_t count) {
+  return build_tuple(static_cast<size_t>(count), [args](size_t i) { return Py_NewRef(args[i]); });
+}
+
+PyObject* pack_keywords(PyObject* const* values, PyObject* kwnames) {
+  auto dict = steal(PyDict_New());
+  for (Py_ssize_t k = 0; dict && kwnames && k < PyTuple_GET_SIZE(kwnames); ++k) {
+    if (PyDict_SetItem(dict.get(), PyTuple_GET_ITEM(kwnames, k), values[k]) < 0) return nullptr;
+  }
+  return dict.release();
+}
+
+PyObject* keyword_names(PyObject* kwargs) {
+  const auto keys = steal(PyDict_Keys(kwargs));
+  return keys ? PyList_AsTuple(keys.get()) : nullptr;
+}
+
 PyObject* call_override(PyObject* func, PyObject* const* args, Py_ssize_t count,
                         PyObject* kwnames) {
   Overriders overriders(Py_TYPE(func) == OpType);
   const Py_ssize_t all = count + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
   for (Py_ssize_t i = 0; i < all; ++i) overriders.add(args[i]);
-  PyObject* positional = pack_positional(args, count);
-  PyObject* keywords = pack_keywords(args + count, kwnames);
-  PyObject* result =
-      positional && keywords ? ask_all(overriders, func, positional, keywords) : nullptr;
-  Py_XDECREF(positional);
-  Py_XDECREF(keywords);
-  return result;
+  const auto positional = steal(pack_positional(args, count));
+  const auto keywords = steal(pack_keywords(args + count, kwnames));
+  if (!positional || !keywords) return nullptr;
+  return ask_all(overriders, func, positional.get(), keywords.get());
 }
 
 PyObject* call_dispatch(PyObject* func, PyObject* const* args, Py_ssize_t count,
                         PyObject* kwnames) {
-  PyObject* module = PyImport_ImportModule("flambeau.utils._python_dispatch");
-  PyObject* call = module ? PyObject_GetAttrString(module, "_call") : nullptr;
-  PyObject* positional = pack_positional(args, count);
-  PyObject* keywords = pack_keywords(args + count, kwnames);
-  PyObject* result = call && positional && keywords
-                         ? PyObject_CallFunctionObjArgs(call, func, positional, keywords, nullptr)
-                         : nullptr;
-  Py_XDECREF(module);
-  Py_XDECREF(call);
-  Py_XDECREF(positional);
-  Py_XDECREF(keywords);
-  return result;
+  const auto positional = steal(pack_positional(args, count));
+  const auto keywords = steal(pack_keywords(args + count, kwnames));
+  return call_helper("flambeau.utils._python_dispatch", "_call", func, positional, keywords);
 }
 
 bool init_op_override(PyObject* module) { return PyModule_AddFunctions(module, methods) == 0; }

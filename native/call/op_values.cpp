@@ -24,31 +24,26 @@ PyObject* plain_torch_function = nullptr;  // _core._disabled_torch_function, bo
 
 bool has_torch_dispatch(PyTypeObject* type) {
   auto* object = reinterpret_cast<PyObject*>(type);
-  PyObject* found = PyObject_GetAttrString(object, "__torch_dispatch__");
-  if (!found) PyErr_Clear();
-  const bool own = found && found != plain_torch_function && found != Py_None;
-  Py_XDECREF(found);
-  return own;
+  const auto handler = steal(PyObject_GetAttrString(object, "__torch_dispatch__"));
+  if (!handler) PyErr_Clear();
+  return handler && handler.get() != plain_torch_function && handler.get() != Py_None;
 }
 
 Override kind_of(PyTypeObject* type) {
   auto* object = reinterpret_cast<PyObject*>(type);
-  PyObject* found = PyObject_GetAttr(object, torch_function_name);
-  if (!found) PyErr_Clear();
-  const bool overrides = found && found != plain_torch_function && found != Py_None;
-  Py_XDECREF(found);
-  if (!overrides) return Override::None;
-  PyObject* ours = PyObject_GetAttrString(object, "_operators_only");
+  const auto handler = steal(PyObject_GetAttr(object, torch_function_name));
+  if (!handler) PyErr_Clear();
+  if (!handler || handler.get() == plain_torch_function || handler.get() == Py_None) {
+    return Override::None;
+  }
+  const auto ours = steal(PyObject_GetAttrString(object, "_operators_only"));
   if (!ours) PyErr_Clear();
-  Py_XDECREF(ours);
   return ours ? Override::Internal : Override::Public;
 }
 
 void read_names() {
   torch_function_name = PyUnicode_InternFromString("__torch_function__");
-  PyObject* module = PyImport_ImportModule("flambeau._core");
-  if (module) plain_torch_function = PyObject_GetAttrString(module, "_disabled_torch_function");
-  Py_XDECREF(module);
+  plain_torch_function = import_attribute("flambeau._core", "_disabled_torch_function");
   PyErr_Clear();
 }
 
@@ -261,14 +256,10 @@ Outcome read_integer(Frame* frame, PyObject* object, int64_t* out) {
     return item ? read_word(frame, item, out) : Outcome::Failed;
   }
   if (PyFloat_Check(object) || !PyIndex_Check(object)) return Outcome::Mismatch;
-  PyObject* integer = PyNumber_Index(object);
-  if (!integer) {  // a NumPy array of several elements has the slot, too
-    PyErr_Clear();
-    return Outcome::Mismatch;
-  }
-  const Outcome outcome = read_word(frame, integer, out);
-  Py_DECREF(integer);
-  return outcome;
+  const auto integer = steal(PyNumber_Index(object));
+  if (integer) return read_word(frame, integer.get(), out);
+  PyErr_Clear();  // a NumPy array of several elements has the slot, too
+  return Outcome::Mismatch;
 }
 
 }  // namespace fb

@@ -50,6 +50,10 @@ inline bool asks_override(PyObject* self) {
     return false;
   return override_attribute(self);
 }
+// Arguments as a tuple and, of those after them, a dict; new references.
+PyObject* pack_positional(PyObject* const* args, Py_ssize_t count);
+PyObject* pack_keywords(PyObject* const* values, PyObject* kwnames);
+PyObject* keyword_names(PyObject* kwargs);  // of a dict that is not empty; a new tuple
 PyObject* call_override(PyObject* func, PyObject* const* args, Py_ssize_t count, PyObject* kwnames);
 
 // attribute_override.cpp: methods and attributes of Tensor, each behind that question
