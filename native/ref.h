@@ -15,6 +15,7 @@
 #include <Python.h>
 
 #include <utility>
+#include <vector>
 
 #pragma GCC visibility push(hidden)
 namespace fb {
@@ -76,6 +77,24 @@ template <typename T>
 void assign(T*& slot, Ref<T> value) {
   steal(std::exchange(slot, value.release()));
 }
+
+// Owned pointers in a row, some of them null, for interfaces that take or fill an array.
+template <typename T = PyObject>
+struct Refs {
+  std::vector<T*> values;
+
+  explicit Refs(size_t count = 0) : values(count, nullptr) {}
+  Refs(T* const* from, size_t count) : values(from, from + count) {
+    for (T* pointer : values) {
+      if (pointer) Counting<T>::add(pointer);
+    }
+  }
+  ~Refs() {
+    for (T*& pointer : values) drop(pointer);
+  }
+  Refs(const Refs&) = delete;
+  Refs& operator=(const Refs&) = delete;
+};
 
 // Fills a fresh tuple (stolen) with new references, entry(i) each. Null + exception if one is null.
 template <typename Entry>

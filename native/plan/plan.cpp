@@ -44,18 +44,15 @@ class Items {
  public:
   explicit Items(PyObject* object, const char* what) {
     if (!object) return;
-    fast_ = PySequence_Fast(object, what);
+    fast_ = steal(PySequence_Fast(object, what));
     failed_ = !fast_;
   }
-  ~Items() { Py_XDECREF(fast_); }
-  Items(const Items&) = delete;
-  Items& operator=(const Items&) = delete;
   bool failed() const { return failed_; }
-  Py_ssize_t size() const { return fast_ ? PySequence_Fast_GET_SIZE(fast_) : 0; }
-  PyObject* operator[](Py_ssize_t i) const { return PySequence_Fast_GET_ITEM(fast_, i); }
+  Py_ssize_t size() const { return fast_ ? PySequence_Fast_GET_SIZE(fast_.get()) : 0; }
+  PyObject* operator[](Py_ssize_t i) const { return PySequence_Fast_GET_ITEM(fast_.get(), i); }
 
  private:
-  PyObject* fast_ = nullptr;
+  Ref<> fast_;
   bool failed_ = false;
 };
 
@@ -215,12 +212,11 @@ int64_t count_symbols(PyObject* spec, PyObject* program) {
   PyObject* given = item(spec, "symbols");
   if (!given) {
     PyObject* graph = item(spec, "graph");
-    PyObject* names = graph ? PyObject_GetAttrString(graph, "symbols") : nullptr;
+    const auto names = steal(graph ? PyObject_GetAttrString(graph, "symbols") : nullptr);
     if (names)
-      count = PyObject_Length(names);
+      count = PyObject_Length(names.get());
     else if (program)
       count = -1;
-    Py_XDECREF(names);
     if (count < 0 || !names) PyErr_Clear();
     return names ? count : -1;
   }
@@ -231,11 +227,10 @@ bool read_bounds(PyObject* list, Plan* plan) {
   Items bounds(list, "[Plan] bounds must be a sequence");
   for (Py_ssize_t i = 0; !bounds.failed() && i < bounds.size(); ++i) {
     IndexBound bound;
-    PyObject* entry = PySequence_Tuple(bounds[i]);
-    const bool fine =
-        entry && PyArg_ParseTuple(entry, "iii", &bound.output, &bound.size, &bound.slot);
-    Py_XDECREF(entry);
-    if (!fine) return false;
+    const auto entry = steal(PySequence_Tuple(bounds[i]));
+    if (!entry || !PyArg_ParseTuple(entry.get(), "iii", &bound.output, &bound.size, &bound.slot)) {
+      return false;
+    }
     plan->bounds.push_back(bound);
   }
   return !bounds.failed();
@@ -254,11 +249,10 @@ bool read_faults(PyObject* object, Plan* plan) {
   for (Py_ssize_t i = 0; !checks.failed() && i < checks.size(); ++i) {
     int slot, size, strict, exempt;
     long long value;
-    PyObject* check = PySequence_Tuple(checks[i]);
-    const bool fine =
-        check && PyArg_ParseTuple(check, "iipiL", &slot, &size, &strict, &exempt, &value);
-    Py_XDECREF(check);
-    if (!fine) return false;
+    const auto check = steal(PySequence_Tuple(checks[i]));
+    if (!check || !PyArg_ParseTuple(check.get(), "iipiL", &slot, &size, &strict, &exempt, &value)) {
+      return false;
+    }
     plan->checks.push_back(
         {slot, size, strict != 0, static_cast<IndexCheck::Exempt>(exempt), value});
   }
@@ -448,18 +442,14 @@ PyObject* plan_create(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
                                    &spec)) {
     return nullptr;
   }
-  PyObject* object = type->tp_alloc(type, 0);
+  auto object = steal(type->tp_alloc(type, 0));
   if (!object) return nullptr;
-  Plan* plan = reinterpret_cast<Plan*>(object);
+  Plan* plan = reinterpret_cast<Plan*>(object.get());
   const PyObject head = plan->ob_base;
   new (plan) Plan();
   plan->ob_base = head;
   plan->id = next_plan_id.fetch_add(1);
-  if (!read_plan(plan, spec)) {
-    Py_DECREF(object);
-    return nullptr;
-  }
-  return object;
+  return read_plan(plan, spec) ? object.release() : nullptr;
 }
 
 int plan_traverse(PyObject* self, visitproc visit, void* arg) {
@@ -476,11 +466,11 @@ int plan_traverse(PyObject* self, visitproc visit, void* arg) {
 
 int plan_clear(PyObject* self) {
   Plan* plan = reinterpret_cast<Plan*>(self);
-  Py_CLEAR(plan->compile);
-  Py_CLEAR(plan->graph);
-  Py_CLEAR(plan->origin);
-  Py_CLEAR(plan->view);
-  if (plan->backward) Py_CLEAR(plan->backward->op);
+  drop(plan->compile);
+  drop(plan->graph);
+  drop(plan->origin);
+  drop(plan->view);
+  if (plan->backward) drop(plan->backward->op);
   return 0;
 }
 
@@ -488,12 +478,10 @@ void plan_dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
   Plan* plan = reinterpret_cast<Plan*>(self);
   plan_clear(self);
-  Py_CLEAR(plan->return_type);
-  for (PyObject* object : plan->keepalive) Py_DECREF(object);
-  PyTypeObject* type = Py_TYPE(self);
+  drop(plan->return_type);
+  for (PyObject*& object : plan->keepalive) drop(object);
   plan->~Plan();
-  type->tp_free(self);
-  Py_DECREF(type);
+  free_instance(self);
 }
 
 PyObject* plan_repr(PyObject* self) {
@@ -523,15 +511,9 @@ PyObject* get_backward(PyObject* self, void*) {
 }
 PyObject* get_launches(PyObject* self, void*) {
   const Plan* plan = reinterpret_cast<Plan*>(self);
-  PyObject* names = PyTuple_New(static_cast<Py_ssize_t>(plan->launches.size()));
-  for (size_t i = 0; names && i < plan->launches.size(); ++i) {
-    PyObject* name = PyUnicode_FromString(plan->launches[i].name.c_str());
-    if (!name)
-      Py_CLEAR(names);
-    else
-      PyTuple_SET_ITEM(names, static_cast<Py_ssize_t>(i), name);
-  }
-  return names;
+  return build_tuple(plan->launches.size(), [plan](size_t i) {
+    return PyUnicode_FromString(plan->launches[i].name.c_str());
+  });
 }
 
 PyObject* py_compile(PyObject* self, PyObject*) {
@@ -653,16 +635,13 @@ bool plan_compile(Plan* plan) {
     plan->compiled = true;
     return true;
   }
-  Py_INCREF(plan);
-  PyObject* callback = Py_NewRef(plan->compile);
-  PyObject* dict = PyObject_CallNoArgs(callback);
-  Py_DECREF(callback);
+  const auto held = share(plan);
+  const auto callback = share(plan->compile);
+  const auto dict = steal(PyObject_CallNoArgs(callback.get()));
   if (!dict) hide_internals(true);
-  const bool fine = dict && read_execution(plan, dict);
-  Py_XDECREF(dict);
-  if (fine) Py_CLEAR(plan->compile);
-  Py_DECREF(plan);
-  return fine;
+  if (!dict || !read_execution(plan, dict.get())) return false;
+  drop(plan->compile);
+  return true;
 }
 
 void plan_analyse_offsets(Plan* plan, const int32_t* offset_symbols, int32_t slots) {

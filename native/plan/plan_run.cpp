@@ -416,10 +416,7 @@ PyObject* error_type(std::string* text, PyObject* usual) {
     text->erase(0, std::strlen(prefix));
     text->erase(0, text->find_first_not_of(' '));
     if (type) return Py_NewRef(type);
-    PyObject* module = PyImport_ImportModule("flambeau.ops.linear.factorisations");
-    PyObject* linear = module ? PyObject_GetAttrString(module, "LinAlgError") : nullptr;
-    Py_XDECREF(module);
-    return linear;
+    return import_attribute("flambeau.ops.linear.factorisations", "LinAlgError");
   }
   return Py_NewRef(usual);
 }
@@ -427,14 +424,13 @@ PyObject* error_type(std::string* text, PyObject* usual) {
 bool check_error_block(const Plan* plan, const std::string& message, const int64_t* block) {
   if (block[0] == 0) return true;
   std::string text = message;
-  PyObject* type = error_type(&text, PyExc_IndexError);
+  const auto type = steal(error_type(&text, PyExc_IndexError));
   if (!type) return false;
   replace_all(&text, "{value}", block[1]);
   replace_all(&text, "{size}", block[2]);
   replace_all(&text, "{dimension}", block[3]);
   if (text.empty() || text[0] != '[') text = "[" + plan->name + "] " + text;
-  PyErr_SetString(type, text.c_str());
-  Py_DECREF(type);
+  PyErr_SetString(type.get(), text.c_str());
   return false;
 }
 
@@ -448,7 +444,7 @@ bool matches(const Tensor* t, DType dtype, size_t ndim, const int64_t* geometry)
 // Owned outputs made so far are dropped, the presets that follow are only borrowed.
 bool abandon_outputs(size_t made, size_t count, PyObject** outputs) {
   for (size_t k = 0; k < count; ++k) {
-    if (k < made) Py_CLEAR(outputs[k]);
+    if (k < made) drop(outputs[k]);
     outputs[k] = nullptr;
   }
   return false;
@@ -700,7 +696,7 @@ bool run_simple(const Instance* instance, const Call& call, PyObject* const* out
 }
 
 void drop_outputs(const Plan* plan, PyObject** outputs) {
-  for (size_t k = 0; k < plan->outputs.size(); ++k) Py_CLEAR(outputs[k]);
+  for (size_t k = 0; k < plan->outputs.size(); ++k) drop(outputs[k]);
 }
 
 }  // namespace
@@ -709,13 +705,12 @@ void raise_routine_error(const char* op, const char* text) {
   if (text == kRaisedInPython) return raise_from_python();
   const bool memory = std::strncmp(text, "out of memory", 13) == 0;
   std::string message = text;
-  PyObject* type = error_type(&message, memory ? PyExc_MemoryError : PyExc_RuntimeError);
+  const auto type = steal(error_type(&message, memory ? PyExc_MemoryError : PyExc_RuntimeError));
   if (!type) return;
   if (message[0] == '[')
-    PyErr_SetString(type, message.c_str());
+    PyErr_SetString(type.get(), message.c_str());
   else
-    PyErr_Format(type, "[%s] %s", op, message.c_str());
-  Py_DECREF(type);
+    PyErr_Format(type.get(), "[%s] %s", op, message.c_str());
 }
 
 Instance* instance_new(Plan* plan, const int64_t* symbols, int32_t count) {
@@ -736,7 +731,7 @@ Instance* instance_new(Plan* plan, const int64_t* symbols, int32_t count) {
 
 void instance_decref(Instance* instance) {
   if (--instance->references > 0) return;
-  Py_DECREF(instance->plan);
+  drop(instance->plan);
   delete instance;
 }
 

@@ -47,8 +47,8 @@ struct GraphTask {
   bool has_inputs = false;
   bool opens = false;  // regions of `compile` that it meets dissolve
   bool collects = false;
-  bool hooked = false;                      // a leaf has hooks, so the order of leaves shows
-  std::vector<std::vector<Tensor*>> parts;  // owned; per capture, where `collects`
+  bool hooked = false;                          // a leaf has hooks, so the order of leaves shows
+  std::vector<std::vector<Ref<Tensor>>> parts;  // per capture, where `collects`
   uint64_t id = next_task++;
   GraphTask* outer = nullptr;
 
@@ -59,8 +59,6 @@ struct GraphTask {
     for (NodeState& s : states)
       if (s.node->task == id) s.node->task = 0;
     for (Tensor*& t : grads) drop(t);
-    for (auto& list : parts)
-      for (Tensor*& t : list) drop(t);
   }
 };
 
@@ -69,7 +67,7 @@ namespace {
 constinit FB_THREAD_LOCAL GraphTask* current_task = nullptr;
 constinit FB_THREAD_LOCAL Node* current_node = nullptr;
 constinit FB_THREAD_LOCAL bool next_is_raw = false;
-constinit FB_THREAD_LOCAL std::vector<std::vector<Tensor*>>* next_parts = nullptr;
+constinit FB_THREAD_LOCAL std::vector<std::vector<Ref<Tensor>>>* next_parts = nullptr;
 
 // ---------------------------------------------------------------- the graph of a run
 uint32_t number_of(GraphTask* task, Node* node, bool* is_new) {
@@ -170,7 +168,7 @@ uint32_t pop_ready(GraphTask* task) {
 void note_part(GraphTask* task, const NodeState& state, uint64_t output, Tensor* grad) {
   for (int32_t c = state.capture; c >= 0; c = task->captures[c].next)
     if (task->captures[c].output == output)
-      task->parts[static_cast<size_t>(c)].push_back(tensor_of(Py_NewRef(object_of(grad))));
+      task->parts[static_cast<size_t>(c)].push_back(share(grad));
 }
 
 // Sums that the node goes on from are moved to its results.
@@ -452,7 +450,7 @@ class Backward {  // one call of run_backward
     if (!run_task(&task_)) return false;
     if (wanted_parts_)
       for (int32_t c : capture_of_)
-        wanted_parts_->push_back(c < 0 ? std::vector<Tensor*>() : std::move(task_.parts[c]));
+        wanted_parts_->push_back(c < 0 ? std::vector<Ref<Tensor>>() : std::move(task_.parts[c]));
     return true;
   }
 
@@ -497,7 +495,7 @@ class Backward {  // one call of run_backward
   std::vector<uint32_t> roots_;
   std::vector<Edge> inputs_;
   std::vector<int32_t> capture_of_;
-  std::vector<std::vector<Tensor*>>* wanted_parts_ = nullptr;
+  std::vector<std::vector<Ref<Tensor>>>* wanted_parts_ = nullptr;
   bool accumulate_ = false;
 };
 
@@ -602,7 +600,7 @@ PyObject* node_zeros(PyObject*, PyObject* args) {
 
 }  // namespace
 
-PyObject* engine_gradients(PyObject* args, std::vector<std::vector<Tensor*>>* parts) {
+PyObject* engine_gradients(PyObject* args, std::vector<std::vector<Ref<Tensor>>>* parts) {
   next_is_raw = true;
   next_parts = parts;
   PyObject* found = run_backward(nullptr, args);

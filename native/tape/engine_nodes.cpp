@@ -404,8 +404,8 @@ bool apply_copy_slices(Node* node, Tensor** grads, Tensor** results) {
   const auto opened = steal(call_view_helper("open_window", node, grads[0]));
   PyObject *whole, *window, *slice;
   if (!opened || !PyArg_ParseTuple(opened.get(), "OOO", &whole, &window, &slice)) return false;
-  Tensors inner_grads(inner->output_count);
-  Tensors inner_results(inner->edge_count);
+  Refs<Tensor> inner_grads(inner->output_count);
+  Refs<Tensor> inner_results(inner->edge_count);
   inner_grads.values[g.inner_output] = tensor_of(Py_NewRef(slice));
   if (!apply_node(inner, inner_grads.values.data(), inner_results.values.data())) return false;
   Tensor* below = g.inner_target == SIZE_MAX ? nullptr : inner_results.values[g.inner_target];
@@ -492,8 +492,9 @@ bool fit_results(Node* node, Tensor** results) {
 
 // ---------------------------------------------------------------- results that hooks see
 // The sums again, on from `held`, but for results that a hook has changed since they were `own`.
-bool go_on(Node* node, Tensor** grads, Tensor** results, const Tensors& own, Tensors* held) {
-  Tensors sums(held->values.data(), node->edge_count);
+bool go_on(Node* node, Tensor** grads, Tensor** results, const Refs<Tensor>& own,
+           Refs<Tensor>* held) {
+  Refs<Tensor> sums(held->values.data(), node->edge_count);
   if (!apply_node(node, grads, sums.values.data())) return false;
   for (size_t i = 0; i < node->edge_count; ++i) {
     if (!held->values[i]) continue;
@@ -510,11 +511,11 @@ bool go_on(Node* node, Tensor** grads, Tensor** results, const Tensors& own, Ten
 
 // Hooks see what the node itself adds, not the sums that it goes on from.
 bool apply_observed(Node* node, Tensor** grads, Tensor** results) {
-  Tensors held(results, node->edge_count);
+  Refs<Tensor> held(results, node->edge_count);
   for (size_t i = 0; i < node->edge_count; ++i) drop(results[i]);
   auto before = steal(tuple_of(grads, node->visible_count));
   bool fine = before && apply_node(node, grads, results);
-  const Tensors own(results, node->edge_count);
+  const Refs<Tensor> own(results, node->edge_count);
   fine = fine && run_node_posthooks(node, results, before.get());
   before = {};
   if (!fine || all_absent(held.values.data(), node->edge_count)) return fine;

@@ -160,20 +160,6 @@ inline PyObject* object_of(Node* n) { return reinterpret_cast<PyObject*>(n); }
 inline Node* node_of(PyObject* o) { return reinterpret_cast<Node*>(o); }
 inline bool is_node(PyObject* o) { return PyObject_TypeCheck(o, NodeType); }
 
-struct Tensors {  // owned, entries may be null
-  std::vector<Tensor*> values;
-
-  explicit Tensors(size_t count) : values(count, nullptr) {}
-  Tensors(Tensor* const* from, size_t count) : values(from, from + count) {
-    for (Tensor* t : values) Py_XINCREF(object_of(t));
-  }
-  ~Tensors() {
-    for (Tensor*& t : values) drop(t);
-  }
-  Tensors(const Tensors&) = delete;
-  Tensors& operator=(const Tensors&) = delete;
-};
-
 // ---------------------------------------------------------------- node.cpp
 constexpr uint64_t kAccumulateSequence = UINT64_MAX;
 // Cells are zeroed. The collector sees the node at once. Null + exception on failure.
@@ -221,8 +207,8 @@ extern PyObject* anomaly_recorder;  // called with each new node, or null
 extern PyMethodDef engine_functions[];
 // run_backward that ends at its inputs, GradientEdges, even where one leads to another: their nodes
 // do not run and their hooks are not called, both are the business of an outer run.
-// parts: if given, the summands of each input's gradient, owned, in the order of the sum.
-PyObject* engine_gradients(PyObject* args, std::vector<std::vector<Tensor*>>* parts);
+// parts: if given, the summands of each input's gradient in the order of the sum.
+PyObject* engine_gradients(PyObject* args, std::vector<std::vector<Ref<Tensor>>>* parts);
 // ---------------------------------------------------------------- region.cpp
 // The node of a compiled region stands for the tape of its calls. Derivatives of its gradient add
 // to gradients of values inside of it, so a backward with create_graph, and all that begin later,
