@@ -14,6 +14,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -121,6 +122,11 @@ PyObject* build_list(size_t count, Entry entry) {
     PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), object);
   }
   return list.release();
+}
+
+inline PyObject* int_tuple(const int64_t* values, Py_ssize_t count) {
+  return build_tuple(static_cast<size_t>(count),
+                     [values](size_t i) { return PyLong_FromLongLong(values[i]); });
 }
 
 // Appends a new reference, which is stolen; false when it is null.

@@ -90,20 +90,20 @@ Form forms[] = {
 // description._replace(**fields)
 PyObject* replace(PyObject* self, PyObject*, PyObject* changes) {
   PyTypeObject* type = Py_TYPE(self);
-  PyObject* names = PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__match_args__");
-  PyObject* copy = names ? PyStructSequence_New(type) : nullptr;
+  const auto names =
+      steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__match_args__"));
+  auto copy = steal(names ? PyStructSequence_New(type) : nullptr);
   Py_ssize_t used = 0;
-  for (Py_ssize_t i = 0; copy && i < PyTuple_GET_SIZE(names); ++i) {
-    PyObject* change = changes ? PyDict_GetItem(changes, PyTuple_GET_ITEM(names, i)) : nullptr;
+  for (Py_ssize_t i = 0; copy && i < PyTuple_GET_SIZE(names.get()); ++i) {
+    PyObject* name = PyTuple_GET_ITEM(names.get(), i);
+    PyObject* change = changes ? PyDict_GetItem(changes, name) : nullptr;
     used += change != nullptr;
-    PyStructSequence_SetItem(copy, i, Py_NewRef(change ? change : PyTuple_GET_ITEM(self, i)));
+    PyObject* field = change ? change : PyTuple_GET_ITEM(self, i);
+    PyStructSequence_SetItem(copy.get(), i, Py_NewRef(field));
   }
-  Py_XDECREF(names);
-  if (copy && changes && used != PyDict_GET_SIZE(changes)) {
-    PyErr_Format(PyExc_TypeError, "%s has no field of such a name: %R", type->tp_name, changes);
-    Py_CLEAR(copy);
-  }
-  return copy;
+  if (!copy || !changes || used == PyDict_GET_SIZE(changes)) return copy.release();
+  PyErr_Format(PyExc_TypeError, "%s has no field of such a name: %R", type->tp_name, changes);
+  return nullptr;
 }
 
 PyMethodDef replace_method = {
@@ -114,10 +114,8 @@ bool add_type(PyObject* module, Form* form) {
   form->type = PyStructSequence_NewType(&form->description);
   if (!form->type) return false;
   auto* type = reinterpret_cast<PyObject*>(form->type);
-  PyObject* method = PyDescr_NewMethod(form->type, &replace_method);
-  const bool fine = method && PyObject_SetAttrString(type, "_replace", method) == 0;
-  Py_XDECREF(method);
-  return fine &&
+  const auto method = steal(PyDescr_NewMethod(form->type, &replace_method));
+  return method && PyObject_SetAttrString(type, "_replace", method.get()) == 0 &&
          PyModule_AddObjectRef(module, std::strrchr(form->description.name, '.') + 1, type) == 0;
 }
 
@@ -141,21 +139,9 @@ PyObject* described(Description kind, std::initializer_list<PyObject*> fields) {
     if (description)
       PyStructSequence_SetItem(description, i++, field);
     else
-      Py_XDECREF(field);
+      drop(field);
   }
   return description;
-}
-
-PyObject* int_tuple(const int64_t* values, Py_ssize_t count) {
-  PyObject* tuple = PyTuple_New(count);
-  for (Py_ssize_t i = 0; tuple && i < count; ++i) {
-    PyObject* value = PyLong_FromLongLong(values[i]);
-    if (!value)
-      Py_CLEAR(tuple);
-    else
-      PyTuple_SET_ITEM(tuple, i, value);
-  }
-  return tuple;
 }
 
 PyObject* describe_tensor(const Tensor* t, bool requires_grad) {

@@ -21,8 +21,6 @@ enum class Description : uint8_t {
 };
 // A new struct sequence of these fields, which are stolen; null + exception where one is null.
 PyObject* described(Description kind, std::initializer_list<PyObject*> fields);
-// A tuple of integers; new reference.
-PyObject* int_tuple(const int64_t* values, Py_ssize_t count);
 PyObject* describe_tensor(const Tensor* t, bool requires_grad);
 
 // How the dimensions of a tensor follow one another in memory. Dense: some order of them makes it

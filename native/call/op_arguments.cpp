@@ -76,9 +76,7 @@ const KindName* kind_name(const Argument& argument) {
 
 // An attribute of an `ArgumentSpec`, borrowed: the specification owns it. Null + exception.
 PyObject* field(PyObject* spec, const char* name) {
-  PyObject* value = PyObject_GetAttrString(spec, name);
-  Py_XDECREF(value);
-  return value;
+  return steal(PyObject_GetAttrString(spec, name)).get();
 }
 
 bool read_kind(PyObject* kind, PyObject* name, Argument* out) {

@@ -111,8 +111,7 @@ PyObject* to_numpy(Tensor* t, bool force) {
   PyObject* numpy = numpy_module();
   if (!numpy) return nullptr;
   const int64_t item = item_size(t->dtype);
-  const auto shape =
-      steal(build_tuple(t->ndim, [t](size_t i) { return PyLong_FromLongLong(t->sizes()[i]); }));
+  const auto shape = steal(int_tuple(t->sizes(), t->ndim));
   if (!shape) return nullptr;
   if (t->numel == 0) {  // no memory to share
     return PyObject_CallMethod(numpy, "empty", "Os", shape.get(), numpy_name(t->dtype));

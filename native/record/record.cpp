@@ -36,9 +36,9 @@ PyObject* stream_compiler = nullptr;  // (description) -> Plan | None (run recor
 PyObject* flush_observer = nullptr;   // (reason, records, was_known) -> None, may raise
 
 struct StreamClass {
-  std::vector<Plan*> plans;  // owned, newest first
+  std::vector<Ref<Plan>> plans;  // newest first
 };
-using ExactStreams = std::unordered_map<Words, Instance*, WordsHash>;
+using ExactStreams = std::unordered_map<Words, Ref<Instance>, WordsHash>;
 using StreamClasses = std::unordered_map<Words, StreamClass, WordsHash>;
 
 // Known streams in two generations: what is asked for moves into the young one; when that is full
@@ -76,7 +76,7 @@ uint32_t next_epoch = 1;
 void record_drop_taped(Recorder* r) {
   std::vector<Tensor*> taped;
   taped.swap(r->taped);
-  for (Tensor* t : taped) Py_DECREF(t);
+  for (Tensor*& t : taped) drop(t);
 }
 
 void record_forget(Recorder* r) {
@@ -94,7 +94,7 @@ void record_forget(Recorder* r) {
   r->epoch = next_epoch++;
   for (Record& record : records) {
     instance_decref(record.instance);
-    for (PyObject* object : record.objects) Py_XDECREF(object);
+    for (PyObject*& object : record.objects) drop(object);
   }
   for (StorageState& state : states) {
     // What stays pending here was never computed (an error): reading it later must fail.
@@ -102,7 +102,7 @@ void record_forget(Recorder* r) {
     if (state.storage->writer == r) state.storage->writer = nullptr;
     storage_decref(state.storage);
   }
-  for (Tensor* t : externals) Py_DECREF(t);
+  for (Tensor*& t : externals) drop(t);
   // Their memory serves the next stream, unless what was freed has begun one.
   records.clear();
   states.clear();
@@ -181,80 +181,63 @@ namespace {
 
 // Asks Python for the stream's Plan: new reference, None to run record by record, null on error.
 PyObject* build_plan(const Recorder* r, const std::vector<int32_t>& live) {
-  if (stream_compiler == nullptr) Py_RETURN_NONE;
-  PyObject* stream = describe_stream(r, live, false);
-  PyObject* plan = stream != nullptr ? PyObject_CallOneArg(stream_compiler, stream) : nullptr;
-  Py_XDECREF(stream);
-  if (plan == nullptr) hide_internals(true);
+  if (!stream_compiler) Py_RETURN_NONE;
+  PyObject* plan = call_object(stream_compiler, steal(describe_stream(r, live, false)));
+  if (!plan) hide_internals(true);
   return plan;
 }
 
-PyObject* checked_plan(PyObject* plan) {
-  if (plan == nullptr || plan == Py_None || Py_TYPE(plan) == PlanType) return plan;
+Ref<> checked_plan(Ref<> plan) {
+  if (!plan || plan.get() == Py_None || Py_TYPE(plan.get()) == PlanType) return plan;
   PyErr_SetString(PyExc_TypeError, "[compile] the stream compiler must return a Plan or None");
-  Py_DECREF(plan);
-  return nullptr;
+  return {};
 }
 
 // What is released may run code of users, which may come here again: no table is touched meanwhile.
-void release(ExactStreams streams) {
-  for (auto& entry : streams) instance_decref(entry.second);
-}
-void release(StreamClasses classes) {
-  for (auto& entry : classes)
-    for (Plan* plan : entry.second.plans) Py_DECREF(plan);
-}
-
 void forget_streams() {
-  release(std::exchange(exact_streams.young, {}));
-  release(std::exchange(exact_streams.old, {}));
-  release(std::exchange(stream_classes.young, {}));
-  release(std::exchange(stream_classes.old, {}));
+  std::exchange(exact_streams.young, {});
+  std::exchange(exact_streams.old, {});
+  std::exchange(stream_classes.young, {});
+  std::exchange(stream_classes.old, {});
 }
 
 Instance* find_plan(const Words& key, const std::vector<int64_t>& symbols) {
   const StreamClass* streams = stream_classes.find(key);
   const auto count = static_cast<int32_t>(symbols.size());
-  if (streams)
-    for (Plan* plan : streams->plans)
-      if (Instance* found = instance_new(plan, symbols.data(), count)) return found;
+  if (!streams) return nullptr;
+  for (const auto& plan : streams->plans) {
+    if (Instance* instance = instance_new(plan.get(), symbols.data(), count)) return instance;
+  }
   return nullptr;
 }
 
 // A new plan, remembered in its class.
-Instance* add_plan(const Words& key, PyObject* plan, const std::vector<int64_t>& symbols) {
-  if (plan == nullptr || plan == Py_None) {
-    Py_XDECREF(plan);
-    return nullptr;
-  }
-  Plan* made = reinterpret_cast<Plan*>(plan);
-  Instance* found = instance_new(made, symbols.data(), static_cast<int32_t>(symbols.size()));
-  if (found == nullptr && !PyErr_Occurred())
+Instance* add_plan(const Words& key, const Ref<>& object, const std::vector<int64_t>& symbols) {
+  if (!object || object.get() == Py_None) return nullptr;
+  auto plan = share(reinterpret_cast<Plan*>(object.get()));
+  const auto count = static_cast<int32_t>(symbols.size());
+  Instance* instance = instance_new(plan.get(), symbols.data(), count);
+  if (!instance && !PyErr_Occurred())
     PyErr_SetString(PyExc_RuntimeError, "[compile] a new plan refuses the sizes it was made for");
-  StreamClasses gone;
+  StreamClasses evicted;  // released last
   StreamClass* streams = stream_classes.find(key);
-  if (streams == nullptr) {
-    gone = stream_classes.turn();
+  if (!streams) {
+    evicted = stream_classes.turn();
     streams = &stream_classes.young[key];
   }
-  streams->plans.insert(streams->plans.begin(), made);
-  Plan* last = nullptr;
+  streams->plans.insert(streams->plans.begin(), plan);
   if (streams->plans.size() > kMaxPlans) {
-    last = streams->plans.back();
+    plan = std::move(streams->plans.back());
     streams->plans.pop_back();
   }
-  Py_XDECREF(reinterpret_cast<PyObject*>(last));
-  release(std::move(gone));
-  return found;
+  return instance;
 }
 
 // Keeps a reference of its own. Another thread may have built the same stream meanwhile.
 void remember(Words key, Instance* instance) {
-  if (exact_streams.find(key) != nullptr) return;
-  ExactStreams gone = exact_streams.turn();
-  instance_incref(instance);
-  exact_streams.young.emplace(std::move(key), instance);
-  release(std::move(gone));
+  if (exact_streams.find(key)) return;
+  const ExactStreams evicted = exact_streams.turn();
+  exact_streams.young.emplace(std::move(key), share(instance));
 }
 
 }  // namespace
@@ -262,25 +245,24 @@ void remember(Words key, Instance* instance) {
 Instance* record_instance(const Recorder* r, const std::vector<int32_t>& live, const Words& more,
                           PyObject* (*build)(void* context), void* context) {
   Words exact = record_key(r, live, more);
-  if (Instance** hit = exact_streams.find(exact)) {
+  if (Ref<Instance>* hit = exact_streams.find(exact)) {
     ++stream_hits;
-    instance_incref(*hit);
-    return *hit;
+    return Ref<Instance>(*hit).release();
   }
   const std::vector<int64_t> symbols = stream_symbols(r);
   Words key = stream_key(r, live, false);
   key.words.insert(key.words.end(), more.words.begin(), more.words.end());
-  Instance* found = find_plan(key, symbols);
-  if (found != nullptr) {
+  Instance* instance = find_plan(key, symbols);
+  if (instance) {
     ++stream_class_hits;
   } else {
-    PyObject* plan = checked_plan(build != nullptr ? build(context) : build_plan(r, live));
-    stream_builds += plan != Py_None;
-    found = add_plan(key, plan, symbols);
-    if (found == nullptr) return nullptr;
+    const auto plan = checked_plan(steal(build ? build(context) : build_plan(r, live)));
+    stream_builds += plan.get() != Py_None;
+    instance = add_plan(key, plan, symbols);
+    if (!instance) return nullptr;
   }
-  remember(std::move(exact), found);
-  return found;
+  remember(std::move(exact), instance);
+  return instance;
 }
 
 void record_release(Recorder* r) {
@@ -330,7 +312,7 @@ bool record_run(Recorder* r, Instance* instance, const std::vector<int32_t>& liv
     objects.insert(objects.end(), record.objects.begin(), record.objects.end());
   }
   std::vector<PyObject*>& outputs = *results;
-  std::vector<PyObject*> given;
+  std::vector<Ref<>> given;
   outputs.assign(std::max(live.size(), instance->plan->outputs.size()), nullptr);
   bool ok = true;
   for (size_t k = 0; k < live.size() && ok; ++k) {
@@ -340,7 +322,7 @@ bool record_run(Recorder* r, Instance* instance, const std::vector<int32_t>& liv
     if (ok) {
       outputs[k] = reinterpret_cast<PyObject*>(tensor_over(state.storage, r->values[live[k]]));
       ok = outputs[k] != nullptr;
-      given.push_back(outputs[k]);
+      given.push_back(steal(outputs[k]));
     }
   }
   if (ok) {
@@ -358,17 +340,14 @@ bool record_run(Recorder* r, Instance* instance, const std::vector<int32_t>& liv
   // Only now: other threads must not see values that are still being computed.
   for (size_t k = 0; k < live.size() && ok; ++k)
     settle(r->states[r->values[live[k]].state].storage);
-  for (PyObject* output : given) Py_XDECREF(output);
   return ok;
 }
 
 namespace {
 
 bool run_fused(Recorder* r, Instance* instance, const std::vector<int32_t>& live) {
-  std::vector<PyObject*> outputs;
-  const bool ok = record_run(r, instance, live, &outputs);
-  for (PyObject* output : outputs) Py_XDECREF(output);
-  return ok;
+  Refs<> outputs;
+  return record_run(r, instance, live, &outputs.values);
 }
 
 bool draws(const Recorder* r) {
@@ -380,21 +359,15 @@ bool draws(const Recorder* r) {
 // until the end: they would read values that later records still write.
 class PrivateMemory {
  public:
-  explicit PrivateMemory(const Recorder* r) : r_(r), storages_(r->states.size(), nullptr) {}
-  ~PrivateMemory() {
-    for (Storage* storage : storages_)
-      if (storage) storage_decref(storage);
-  }
-  PrivateMemory(const PrivateMemory&) = delete;
-  PrivateMemory& operator=(const PrivateMemory&) = delete;
+  explicit PrivateMemory(const Recorder* r) : r_(r), storages_(r->states.size()) {}
 
   // New reference; null + exception.
   Tensor* tensor(const Value& v) {
     Storage* shared = r_->states[v.state].storage;
     if (!r_->states[v.state].fresh) return tensor_over(shared, v);
-    Storage*& own = storages_[v.state];
-    if (!own) own = storage_new(shared->nbytes, shared->device);
-    return own ? tensor_over(own, v) : nullptr;
+    Ref<Storage>& own = storages_[v.state];
+    if (!own) own = steal(storage_new(shared->nbytes, shared->device));
+    return own ? tensor_over(own.get(), v) : nullptr;
   }
   // What a record made belongs to the storages that others hold.
   void publish(const Record& record) {
@@ -410,17 +383,17 @@ class PrivateMemory {
 
  private:
   const Recorder* r_;
-  std::vector<Storage*> storages_;  // owned, by state; null: not of this stream, or not used yet
+  std::vector<Ref<Storage>> storages_;  // by state; null: not of this stream, or not used yet
 };
 
 bool run_record(Recorder* r, size_t number, const std::vector<Tensor*>& tensors) {
   Record& record = r->records[number];
   std::vector<Tensor*> operands;
   for (int32_t v : record.operands) operands.push_back(v < 0 ? nullptr : tensors[v]);
-  std::vector<PyObject*> outputs(record.results.size(), nullptr);
-  for (size_t k = 0; k < outputs.size(); ++k) {
+  Refs<> outputs(record.results.size());
+  for (size_t k = 0; k < outputs.values.size(); ++k) {
     if (record.instance->plan->outputs[k].kind != OutputSpec::New) continue;
-    outputs[k] = reinterpret_cast<PyObject*>(tensors[record.results[k]]);
+    outputs.values[k] = object_of(tensors[record.results[k]]);
   }
   Call call{operands.data(),
             static_cast<int32_t>(operands.size()),
@@ -429,23 +402,20 @@ bool run_record(Recorder* r, size_t number, const std::vector<Tensor*>& tensors)
             static_cast<int32_t>(record.scalars.size()),
             record.objects.data(),
             static_cast<int32_t>(record.objects.size())};
-  const bool ok = plan_run(record.instance, call, outputs.data());
-  for (PyObject* output : outputs) Py_XDECREF(output);
-  return ok;
+  return plan_run(record.instance, call, outputs.values.data());
 }
 
 // Record by record, exactly as eager mode would: the fallback, and the check of the fused form.
 // *done: how many ran.
 bool run_records(Recorder* r, size_t* done) {
   PrivateMemory memory(r);
-  std::vector<Tensor*> tensors(r->values.size(), nullptr);
+  Refs<Tensor> tensors(r->values.size());
   bool ok = true;
   for (size_t v = 0; v < r->values.size() && ok; ++v)
-    ok = (tensors[v] = memory.tensor(r->values[v])) != nullptr;
+    ok = (tensors.values[v] = memory.tensor(r->values[v])) != nullptr;
   for (size_t i = *done = 0; i < r->records.size() && ok; *done = i += ok)
-    ok = run_record(r, i, tensors);
+    ok = run_record(r, i, tensors.values);
   for (size_t i = 0; i < *done; ++i) memory.publish(r->records[i]);
-  for (Tensor* t : tensors) Py_XDECREF(t);
   return ok;
 }
 
@@ -487,10 +457,8 @@ bool run_stream(Recorder* r, const std::vector<int32_t>& live) {
 
 bool observe(const char* reason, size_t records, bool known) {
   if (flush_observer == nullptr) return true;
-  PyObject* result = PyObject_CallFunction(flush_observer, "sni", reason,
-                                           static_cast<Py_ssize_t>(records), known ? 1 : 0);
-  Py_XDECREF(result);
-  return result != nullptr;
+  return static_cast<bool>(steal(PyObject_CallFunction(
+      flush_observer, "sni", reason, static_cast<Py_ssize_t>(records), known ? 1 : 0)));
 }
 
 }  // namespace
@@ -642,17 +610,17 @@ bool record_leave(const char* reason) {
     return r->sealed > 0 || !std::exchange(r->lasting, false) ||
            record_flush(r, "memory that is shared with the outside");
   }
-  PyObject *type, *value, *trace;
-  PyErr_Fetch(&type, &value, &trace);
+  PendingError error;
   bool ok = true, owned = true;
-  const RegionEnd end = type == nullptr ? finish_region(r, reason) : RegionEnd::Plain;
+  const RegionEnd end = error ? RegionEnd::Plain : finish_region(r, reason);
   if (end == RegionEnd::Plain) ok = record_flush(r, reason);
   if (end == RegionEnd::Done) owned = false;  // its node has it
   if (end != RegionEnd::Plain) ok = PyErr_Occurred() == nullptr;
   active_recorder = nullptr;
   if (owned) record_release(r);
-  if (type != nullptr) PyErr_Restore(type, value, trace);
-  return ok && type == nullptr;
+  if (!error) return ok;
+  error.restore();
+  return false;
 }
 
 namespace {
@@ -707,14 +675,12 @@ PyObject* record_resume(PyObject*, PyObject* capsule) {
 PyObject* is_recording(PyObject*, PyObject*) { return PyBool_FromLong(active_recorder != nullptr); }
 
 PyObject* set_stream_compiler(PyObject*, PyObject* callable) {
-  Py_INCREF(callable);
-  Py_XSETREF(stream_compiler, callable == Py_None ? nullptr : callable);
+  assign(stream_compiler, share(callable == Py_None ? nullptr : callable));
   Py_RETURN_NONE;
 }
 
 PyObject* set_flush_observer(PyObject*, PyObject* callable) {
-  Py_INCREF(callable);
-  Py_XSETREF(flush_observer, callable == Py_None ? nullptr : callable);
+  assign(flush_observer, share(callable == Py_None ? nullptr : callable));
   Py_RETURN_NONE;
 }
 

@@ -321,9 +321,9 @@ class Draft {
   Draft& operator=(const Draft&) = delete;
 
   void drop() {
-    for (Tensor*& copy : copies_) Py_CLEAR(copy);
+    for (Ref<Tensor>& copy : copies_) copy = {};
     known_.assign(known_.size(), -1);
-    for (size_t k = 0; k < made_; ++k) Py_CLEAR(outputs_[k]);
+    for (size_t k = 0; k < made_; ++k) fb::drop(outputs_[k]);
     made_ = 0;
   }
   bool make(Way way) {
@@ -346,8 +346,8 @@ class Draft {
       if (*id >= 0) return Resolve::Ok;
     }
     if (copies_.empty() || !reads_copy(r_, t)) return resolve(r_, t, id);
-    if (Tensor* copy = copies_[static_cast<size_t>(i)]) {
-      *id = add_copy(r_, copy, t);
+    if (const Ref<Tensor>& copy = copies_[static_cast<size_t>(i)]) {
+      *id = add_copy(r_, copy.get(), t);
       return Resolve::Ok;
     }
     // Compared once: bytes of any moment of the call are right. A stream that was run has none.
@@ -365,13 +365,13 @@ class Draft {
     for (int32_t i = 0; i < call_.tensor_count; ++i) {
       const Tensor* t = call_.tensors[i];
       if (!t || !reads_copy(r_, t)) continue;
-      copies_.resize(static_cast<size_t>(call_.tensor_count), nullptr);
+      copies_.resize(static_cast<size_t>(call_.tensor_count));
       known_.resize(copies_.size(), -1);
       const bool before = std::any_of(call_.tensors, call_.tensors + i, [&](const Tensor* other) {
         return other && same_tensor(other, t);
       });
       if (before || (known_[static_cast<size_t>(i)] = find_copy(r_, t)) >= 0) continue;
-      if (!(copies_[static_cast<size_t>(i)] = copy_of(t))) return false;
+      if (!(copies_[static_cast<size_t>(i)] = steal(copy_of(t)))) return false;
     }
     return true;
   }
@@ -382,8 +382,8 @@ class Draft {
   PyObject** outputs_;
   size_t made_ = 0;
   uint32_t epoch_ = 0;
-  std::vector<Tensor*> copies_;  // owned; empty: none
-  std::vector<int32_t> known_;   // by operand: the copy that the stream has already, or -1
+  std::vector<Ref<Tensor>> copies_;  // empty: none
+  std::vector<int32_t> known_;       // by operand: the copy that the stream has already, or -1
 };
 
 // ---------------------------------------------------------------- appending

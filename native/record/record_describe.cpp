@@ -28,18 +28,11 @@ PyObject* forward_places(const Recorder* r, const Record& record, Source::Kind k
 }
 
 PyObject* numbers_of(const Record& record) {
-  const auto count = static_cast<Py_ssize_t>(record.scalars.size());
-  PyObject* tuple = PyTuple_New(count);
-  for (Py_ssize_t i = 0; tuple != nullptr && i < count; ++i) {
-    const Scalar value = record.scalars[static_cast<size_t>(i)];
-    const bool is_float = record.scalar_is_float[static_cast<size_t>(i)] == 1;
-    PyObject* number = is_float ? PyFloat_FromDouble(value.d) : PyLong_FromLongLong(value.i);
-    if (number == nullptr)
-      Py_CLEAR(tuple);
-    else
-      PyTuple_SET_ITEM(tuple, i, number);
-  }
-  return tuple;
+  return build_tuple(record.scalars.size(), [&record](size_t i) {
+    const Scalar value = record.scalars[i];
+    return record.scalar_is_float[i] == 1 ? PyFloat_FromDouble(value.d)
+                                          : PyLong_FromLongLong(value.i);
+  });
 }
 
 PyObject* describe_record(const Recorder* r, const Record& record, bool with_numbers) {
@@ -66,16 +59,7 @@ PyObject* describe_live(const Recorder* r, int32_t value) {
 
 template <typename T, typename F>
 PyObject* list_of(const std::vector<T>& items, F&& describe) {
-  PyObject* list = PyList_New(static_cast<Py_ssize_t>(items.size()));
-  for (size_t i = 0; list != nullptr && i < items.size(); ++i) {
-    PyObject* item = describe(items[i]);
-    if (item == nullptr) {
-      Py_DECREF(list);
-      return nullptr;
-    }
-    PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), item);
-  }
-  return list;
+  return build_list(items.size(), [&](size_t i) { return describe(items[i]); });
 }
 
 }  // namespace

@@ -138,21 +138,16 @@ class Aside {
   Tensor* value(int32_t id) {
     const Value& v = r_->values[static_cast<size_t>(id)];
     if (!is_integral(v.dtype)) return nullptr;
-    if (v.kind == Value::External) return held(r_->externals[static_cast<size_t>(v.source)]);
+    if (v.kind == Value::External) {
+      return share(r_->externals[static_cast<size_t>(v.source)]).release();
+    }
     if (v.kind == Value::New) return result(id);
     if (v.kind != Value::Alias) return nullptr;
-    Tensor* base = value(v.source);
-    Tensor* view = base && r_->epoch == epoch_ ? view_of(base, id) : nullptr;
-    drop(base);
-    return view;
+    const auto base = steal(value(v.source));
+    return base && r_->epoch == epoch_ ? view_of(base.get(), id) : nullptr;
   }
 
  private:
-  static Tensor* held(Tensor* t) {
-    Py_INCREF(reinterpret_cast<PyObject*>(t));
-    return t;
-  }
-  static void drop(Tensor* t) { Py_XDECREF(reinterpret_cast<PyObject*>(t)); }
   Tensor* view_of(Tensor* base, int32_t id) const {
     const Value& v = r_->values[static_cast<size_t>(id)];
     const auto ndim = static_cast<int>(v.geometry.size() / 2);
@@ -171,24 +166,24 @@ class Aside {
   Tensor* run(size_t number, size_t output) {
     const auto& ids = r_->records[number].operands;
     const std::vector<int32_t> wanted(ids.begin(), ids.end());
-    std::vector<Tensor*> operands;
-    bool fine = true;
-    for (size_t i = 0; fine && i < wanted.size(); ++i) {
-      operands.push_back(wanted[i] < 0 ? nullptr : value(wanted[i]));
-      fine = (wanted[i] < 0 || operands.back()) && r_->epoch == epoch_;
+    Ref<Tensor> result;
+    {
+      Refs<Tensor> operands;
+      bool fine = true;
+      for (size_t i = 0; fine && i < wanted.size(); ++i) {
+        operands.values.push_back(wanted[i] < 0 ? nullptr : value(wanted[i]));
+        fine = (wanted[i] < 0 || operands.values.back()) && r_->epoch == epoch_;
+      }
+      if (fine) result = steal(run(r_->records[number], &operands.values, output));
     }
-    Tensor* made = fine ? run(r_->records[number], &operands, output) : nullptr;
-    for (Tensor* t : operands) drop(t);
-    if (r_->epoch == epoch_) return made;
-    drop(made);
-    return nullptr;
+    return r_->epoch == epoch_ ? result.release() : nullptr;
   }
   // The GIL may go: nothing of `record` is used after the run began.
   static Tensor* run(const Record& record, std::vector<Tensor*>* operands, size_t output) {
     Instance* instance = record.instance;
     std::vector<Scalar> scalars(record.scalars.begin(), record.scalars.end());
     std::vector<uint8_t> kinds(record.scalar_is_float.begin(), record.scalar_is_float.end());
-    std::vector<PyObject*> outputs(instance->plan->outputs.size(), nullptr);
+    Refs<> outputs(instance->plan->outputs.size());
     const Call call{operands->data(),
                     static_cast<int32_t>(operands->size()),
                     scalars.data(),
@@ -197,13 +192,11 @@ class Aside {
                     nullptr,
                     0};
     Recorder* recorder = std::exchange(active_recorder, nullptr);
-    instance_incref(instance);
-    if (!plan_run(instance, call, outputs.data())) PyErr_Clear();
-    instance_decref(instance);
+    auto held = share(instance);
+    if (!plan_run(instance, call, outputs.values.data())) PyErr_Clear();
+    held = {};
     active_recorder = recorder;
-    PyObject* made = Py_XNewRef(outputs[output]);
-    for (PyObject* t : outputs) Py_XDECREF(t);
-    return reinterpret_cast<Tensor*>(made);
+    return tensor_of(std::exchange(outputs.values[output], nullptr));
   }
 
   static constexpr int kMaxCalls = 8;
@@ -213,10 +206,10 @@ class Aside {
 };
 
 // A tensor whose values can be looked at, or null. New reference.
-PyObject* looked_at(Recorder* r, Tensor* t) {
-  if (readable(r, t)) return Py_NewRef(reinterpret_cast<PyObject*>(t));
+Tensor* looked_at(Recorder* r, Tensor* t) {
+  if (readable(r, t)) return share(t).release();
   const bool here = t && t->record_epoch == r->epoch && t->value_id >= 0 && t->numel <= kMaxAside;
-  return here ? reinterpret_cast<PyObject*>(Aside(r).value(t->value_id)) : nullptr;
+  return here ? Aside(r).value(t->value_id) : nullptr;
 }
 
 }  // namespace
@@ -231,9 +224,8 @@ Certainty certainty_of(Recorder* r, const Instance* instance, const Call& call) 
     }
     const Range range = range_of(check, instance, call);
     if (bounded(r, call.tensors[check.slot], range)) continue;
-    PyObject* t = looked_at(r, call.tensors[check.slot]);
-    const bool right = t && all_inside(reinterpret_cast<Tensor*>(t), range);
-    Py_XDECREF(t);
+    const auto t = steal(looked_at(r, call.tensors[check.slot]));
+    const bool right = t && all_inside(t.get(), range);
     if (t && !right) return Certainty::Wrong;
     if (!t && known == Certainty::Right) known = Certainty::Pending;
   }

@@ -31,7 +31,7 @@ constexpr size_t kMaxRefused = 4096;
 // sum of more than this is made inside, and goes on from what the edge holds by then: a gradient
 // that the backward op takes (HeldGradient).
 constexpr size_t kSummands = 4;
-using Parts = std::vector<std::vector<Tensor*>>;
+using Parts = std::vector<std::vector<Ref<Tensor>>>;
 constexpr const char* kTapeName = "flambeau.region_tape";
 
 struct Region {
@@ -54,7 +54,7 @@ RegionTape* tape_of(const Node* node) {
 
 void free_tape(PyObject* capsule) {
   auto* tape = static_cast<RegionTape*>(PyCapsule_GetPointer(capsule, kTapeName));
-  for (Edge& edge : tape->roots) Py_XDECREF(object_of(edge.node));
+  for (Edge& edge : tape->roots) drop(edge.node);
   record_release(tape->recorder);
   delete tape;
 }
@@ -198,7 +198,7 @@ struct Snapshot {  // of the stream before the symbolic backward
 void restore(Recorder* r, const Snapshot& before) {
   for (size_t i = before.records; i < r->records.size(); ++i) {
     instance_decref(r->records[i].instance);
-    for (PyObject* object : r->records[i].objects) Py_XDECREF(object);
+    for (PyObject*& object : r->records[i].objects) drop(object);
   }
   r->records.resize(before.records);
   r->values.resize(before.values);
@@ -209,8 +209,7 @@ void restore(Recorder* r, const Snapshot& before) {
     storage_decref(storage);
   }
   r->states = before.states;
-  for (size_t i = before.externals; i < r->externals.size(); ++i)
-    Py_DECREF(object_of(r->externals[i]));
+  for (size_t i = before.externals; i < r->externals.size(); ++i) drop(r->externals[i]);
   r->externals.resize(before.externals);
 }
 
@@ -221,99 +220,66 @@ PyObject* edge_tuple(const Edge& edge) {
 // Gradients of the outer edges; null entries of `grads` are left out. New reference to a tuple.
 PyObject* run_engine(const std::vector<Edge>& roots, Tensor* const* grads,
                      const std::vector<Edge>& outer, bool create, Parts* parts) {
-  PyObject* tensors = PyList_New(0);
-  PyObject* gradients = PyList_New(0);
-  PyObject* inputs = PyTuple_New(static_cast<Py_ssize_t>(outer.size()));
-  bool fine = tensors && gradients && inputs;
-  for (size_t i = 0; i < roots.size() && fine; ++i) {
+  const auto tensors = steal(PyList_New(0)), gradients = steal(PyList_New(0));
+  if (!tensors || !gradients) return nullptr;
+  for (size_t i = 0; i < roots.size(); ++i) {
     if (!grads[i]) continue;
-    PyObject* edge = edge_tuple(roots[i]);
-    fine = edge && PyList_Append(tensors, edge) == 0 &&
-           PyList_Append(gradients, object_of(grads[i])) == 0;
-    Py_XDECREF(edge);
+    if (!append_item(tensors.get(), edge_tuple(roots[i])) ||
+        PyList_Append(gradients.get(), object_of(grads[i])) < 0) {
+      return nullptr;
+    }
   }
-  for (size_t i = 0; i < outer.size() && fine; ++i) {
-    PyObject* edge = edge_tuple(outer[i]);
-    fine = edge != nullptr;
-    if (fine) PyTuple_SET_ITEM(inputs, static_cast<Py_ssize_t>(i), edge);
-  }
-  PyObject* args = nullptr;
-  if (fine)
-    args = Py_BuildValue("(NNiiOii)", PyList_AsTuple(tensors), PyList_AsTuple(gradients), 1,
-                         create ? 1 : 0, inputs, 1, 0);
-  PyObject* found = args ? engine_gradients(args, parts) : nullptr;
-  Py_XDECREF(args);
-  Py_XDECREF(tensors);
-  Py_XDECREF(gradients);
-  Py_XDECREF(inputs);
-  return found;
+  PyObject* inputs = build_tuple(outer.size(), [&](size_t i) { return edge_tuple(outer[i]); });
+  if (!inputs) return nullptr;
+  const auto args =
+      steal(Py_BuildValue("(NNiiNii)", PyList_AsTuple(tensors.get()),
+                          PyList_AsTuple(gradients.get()), 1, create ? 1 : 0, inputs, 1, 0));
+  return args ? engine_gradients(args.get(), parts) : nullptr;
 }
 
 // (value of the root, external slot of its gradient) each; null + exception.
-PyObject* seed_roots(Recorder* r, const Region& region, std::vector<Tensor*>* seeds) {
-  PyObject* list = PyList_New(0);
-  for (const Tensor* root : region.roots) {
+PyObject* seed_roots(Recorder* r, const Region& region, Refs<Tensor>* seeds) {
+  return build_list(region.roots.size(), [&](size_t i) -> PyObject* {
+    const Tensor* root = region.roots[i];
     Tensor* seed = tensor_empty(root->dtype, root->device, root->ndim, root->sizes());
-    if (!seed) {
-      Py_CLEAR(list);
-      break;
-    }
-    seeds->push_back(seed);
+    if (!seed) return nullptr;
+    seeds->values.push_back(seed);
     int32_t id = -1;
-    const bool fine = record_resolve(r, seed, &id);
-    PyObject* pair = fine ? described(Description::Live, {PyLong_FromLong(root->value_id),
-                                                          PyLong_FromLong(r->values[id].source)})
-                          : nullptr;
-    if (!pair || PyList_Append(list, pair) < 0) Py_CLEAR(list);
-    Py_XDECREF(pair);
-    if (!list) break;
-  }
-  return list;
+    if (!record_resolve(r, seed, &id)) return nullptr;
+    return described(Description::Live,
+                     {PyLong_FromLong(root->value_id), PyLong_FromLong(r->values[id].source)});
+  });
 }
 
 // What the symbolic backward found: lists for Python, see capture/joint.py.
 struct Found {
-  PyObject* grads = PyList_New(0);  // (value, number of the edge)
-  PyObject* held = PyList_New(0);   // (value of the first summand, external slot, which of `grads`)
-  size_t sums = 0;                  // first record of the sums that go on from what edges hold
-
-  Found() = default;
-  ~Found() {
-    Py_XDECREF(grads);
-    Py_XDECREF(held);
-  }
-  Found(const Found&) = delete;
-  Found& operator=(const Found&) = delete;
+  Ref<> grads = steal(PyList_New(0));  // (value, number of the edge)
+  Ref<> held = steal(PyList_New(0));   // (value of the first summand, external slot, of `grads`)
+  size_t sums = 0;                     // first record of the sums that go on from what edges hold
 };
-
-bool append_tuple(PyObject* list, PyObject* tuple) {  // stolen
-  const bool fine = tuple && PyList_Append(list, tuple) == 0;
-  Py_XDECREF(tuple);
-  return fine;
-}
 
 bool append_gradient(Recorder* r, PyObject* list, Tensor* grad, size_t edge) {
   int32_t id = -1;
   return record_resolve(r, grad, &id) &&
-         append_tuple(list, Py_BuildValue("(in)", id, static_cast<Py_ssize_t>(edge)));
+         append_item(list, Py_BuildValue("(in)", id, static_cast<Py_ssize_t>(edge)));
 }
 
 // The sum as the engine makes it, after what the edge holds.
-bool append_sum(Recorder* r, Found* found, const std::vector<Tensor*>& parts, size_t edge) {
-  const Tensor* like = parts.front();
-  Tensor* sum = tensor_empty(like->dtype, like->device, like->ndim, like->sizes());
+bool append_sum(Recorder* r, Found* found, const std::vector<Ref<Tensor>>& parts, size_t edge) {
+  const Ref<Tensor>& like = parts.front();
+  auto sum = steal(tensor_empty(like->dtype, like->device, like->ndim, like->sizes()));
   int32_t first = -1, held = -1;
-  bool fine =
-      sum && record_resolve(r, parts.front(), &first) && record_resolve(r, sum, &held) &&
-      append_tuple(found->held,
+  if (!sum || !record_resolve(r, like.get(), &first) || !record_resolve(r, sum.get(), &held) ||
+      !append_item(found->held.get(),
                    described(Description::Held,
                              {PyLong_FromLong(first), PyLong_FromLong(r->values[held].source),
-                              PyLong_FromSsize_t(PyList_GET_SIZE(found->grads))}));
-  for (Tensor* part : parts)
-    fine = fine && add_gradient(&sum, tensor_of(Py_NewRef(object_of(part))));
-  fine = fine && append_gradient(r, found->grads, sum, edge);
-  Py_XDECREF(object_of(sum));
-  return fine;
+                              PyLong_FromSsize_t(PyList_GET_SIZE(found->grads.get()))}))) {
+    return false;
+  }
+  for (Ref<Tensor> part : parts) {
+    if (!add_gradient(sum.slot(), part.release())) return false;
+  }
+  return append_gradient(r, found->grads.get(), sum.get(), edge);
 }
 
 // False: they are not part of the stream.
@@ -324,7 +290,8 @@ bool find_gradients(Recorder* r, const Parts& parts, Found* found) {
     if (parts[i].size() > kSummands)
       fine = append_sum(r, found, parts[i], i);
     else
-      for (Tensor* part : parts[i]) fine = fine && append_gradient(r, found->grads, part, i);
+      for (const auto& part : parts[i])
+        fine = fine && append_gradient(r, found->grads.get(), part.get(), i);
   }
   return fine;
 }
@@ -344,17 +311,12 @@ PyObject* compile_joint(Recorder* r, const Region& region, const Snapshot& befor
   Found found;
   if (writes(r, before.records) || !find_gradients(r, parts, &found)) return nullptr;
   active_recorder = nullptr;
-  PyObject* stream = describe_stream(r, region.live, true);
-  PyObject* backward = described(
+  const auto stream = steal(describe_stream(r, region.live, true));
+  const auto backward = steal(described(
       Description::Backward,
       {PyLong_FromSize_t(before.records), PyLong_FromSize_t(before.externals), Py_NewRef(seeds),
-       Py_NewRef(found.grads), PyLong_FromSize_t(found.sums), Py_NewRef(found.held)});
-  PyObject* plan = stream && backward
-                       ? PyObject_CallFunctionObjArgs(joint_compiler, stream, backward, nullptr)
-                       : nullptr;
-  Py_XDECREF(stream);
-  Py_XDECREF(backward);
-  return plan;
+       found.grads.release(), PyLong_FromSize_t(found.sums), found.held.release()}));
+  return call_object(joint_compiler, stream, backward);
 }
 
 // The joint Plan, or None where this stream has to do without.
@@ -364,25 +326,23 @@ PyObject* build_joint(void* context) {
   const Region& region = *building->region;
   const Snapshot before{r->records.size(), r->values.size(), r->externals.size(), r->states};
   const uint32_t epoch = r->epoch;
-  std::vector<Tensor*> seeds;
+  Refs<Tensor> seeds;
   std::vector<Edge> roots;
   for (const Tensor* t : region.roots)
     roots.push_back({t->autograd->node, t->autograd->output_index});
   active_recorder = r;
   r->symbolic = true;
-  PyObject* pairs = seed_roots(r, region, &seeds);
-  Parts parts;
-  PyObject* found = pairs ? run_engine(roots, seeds.data(), region.outer, false, &parts) : nullptr;
   PyObject* plan = nullptr;
-  if (found && r->epoch == epoch) plan = compile_joint(r, region, before, pairs, parts);
-  active_recorder = nullptr;
-  Py_XDECREF(found);
-  Py_XDECREF(pairs);
-  for (const auto& list : parts)
-    for (Tensor* part : list) Py_DECREF(object_of(part));
+  {
+    Parts parts;
+    const auto pairs = steal(seed_roots(r, region, &seeds));
+    const auto gradients = steal(
+        pairs ? run_engine(roots, seeds.values.data(), region.outer, false, &parts) : nullptr);
+    if (gradients && r->epoch == epoch) plan = compile_joint(r, region, before, pairs.get(), parts);
+    active_recorder = nullptr;
+  }
   if (r->epoch == epoch) restore(r, before);
   r->symbolic = false;
-  for (Tensor* seed : seeds) Py_DECREF(object_of(seed));
   if (plan) return plan;
   PyErr_Clear();  // what is wrong with the gradient shows when it is asked for
   Py_RETURN_NONE;
@@ -420,23 +380,18 @@ Node* region_node(const Recorder* r, Instance* instance, const Region& region,
   }
   // Edges that get no gradient are left out: targets are numbers of edges here.
   const std::vector<int32_t>& targets = instance->plan->backward->targets;
-  Node* node = node_new(NodeKind::Plan, targets.size(), saved, scalars);
+  auto node = steal(node_new(NodeKind::Plan, targets.size(), saved, scalars));
   if (!node) return nullptr;
-  instance_incref(instance);
-  node->instance = instance;
+  node->instance = share(instance).release();
   node->goes_on = goes_on;
   node->output_count = node->visible_count = static_cast<uint32_t>(region.roots.size());
   for (size_t i = 0; i < targets.size(); ++i) {
     const Edge& edge = region.outer[static_cast<size_t>(targets[i])];
-    Py_INCREF(object_of(edge.node));
-    node->edge(i) = edge;
+    node->edge(i) = {share(edge.node).release(), edge.index};
   }
-  bool fine = node_extras(node) && fill_saved(node, r, outputs);
-  for (const Tensor* t : region.roots)
-    if (fine) node->extras->outputs.push_back(metadata_of(t));
-  if (fine) return node;
-  Py_DECREF(object_of(node));
-  return nullptr;
+  if (!node_extras(node.get()) || !fill_saved(node.get(), r, outputs)) return nullptr;
+  for (const Tensor* t : region.roots) node->extras->outputs.push_back(metadata_of(t));
+  return node.release();
 }
 
 // The results' history becomes the node; the old one goes behind it.
@@ -452,7 +407,7 @@ bool attach(Recorder* r, Node* node, const Region& region) {
     Autograd* a = root->autograd;
     tape->roots.push_back({node_of(Py_NewRef(object_of(a->node))), a->output_index});
     set_history(root, node, static_cast<uint32_t>(k));
-    if (Tensor* base = std::exchange(a->base, nullptr)) Py_DECREF(object_of(base));
+    drop(a->base);
     root->flags &= static_cast<uint8_t>(~kIsView);
   }
   r->kept = true;
@@ -467,23 +422,17 @@ bool attach(Recorder* r, Node* node, const Region& region) {
 class Generators {
  public:
   Generators() = default;
-  ~Generators() {
-    for (PyObject* copy : copies_) Py_DECREF(copy);
-  }
-  Generators(const Generators&) = delete;
-  Generators& operator=(const Generators&) = delete;
-
   bool copy(const Recorder* r) {
     std::unordered_map<Generator*, PyObject*> known;
     for (const Record& record : r->records) {
       for (PyObject* object : record.objects) {
         Generator* generator = generator_of(object);
         if (!generator) return false;
-        PyObject*& made = known[generator];
-        PyObject* copy = made ? Py_NewRef(made) : generator_copy(object);
+        PyObject*& first = known[generator];
+        auto copy = first ? share(first) : steal(generator_copy(object));
         if (!copy) return false;
-        made = copy;
-        copies_.push_back(copy);
+        first = copy.get();
+        copies_.push_back(std::move(copy));
       }
     }
     return true;
@@ -493,24 +442,25 @@ class Generators {
     for (Record& record : r->records)
       for (PyObject*& object : record.objects) {
         if (!object) object = Py_NewRef(Py_None);
-        std::swap(object, copies_[at++]);
+        std::swap(object, *copies_[at++].slot());
       }
   }
 
  private:
-  std::vector<PyObject*> copies_;  // owned, one per use
+  std::vector<Ref<>> copies_;  // one per use
 };
 
 bool run_region(Recorder* r, Instance* instance, const Region& region) {
-  std::vector<PyObject*> outputs;
+  Ref<Node> node;
+  Refs<> outputs;
   Generators before;
-  bool fine = before.copy(r) && record_run(r, instance, region.live, &outputs);
-  Node* node = fine ? region_node(r, instance, region, outputs) : nullptr;
-  fine = node && attach(r, node, region);
+  if (before.copy(r) && record_run(r, instance, region.live, &outputs.values)) {
+    node = steal(region_node(r, instance, region, outputs.values));
+  }
+  const bool fine = node && attach(r, node.get(), region);
   if (fine) before.exchange(r);
-  for (PyObject* output : outputs) Py_XDECREF(output);
+  for (PyObject*& output : outputs.values) drop(output);
   record_drop_taped(r);
-  Py_XDECREF(object_of(node));
   return fine;
 }
 
@@ -553,17 +503,13 @@ bool repeatable(const Recorder* r) {
 }
 
 bool run_again(Recorder* r, const std::vector<int32_t>& live) {
-  Instance* instance = record_instance(r, live, Words{}, nullptr, nullptr);
-  std::vector<PyObject*> outputs;
+  Refs<> outputs;
+  const auto instance = steal(record_instance(r, live, Words{}, nullptr, nullptr));
   Generators again;
-  bool fine = instance && again.copy(r);
-  if (fine) {
-    again.exchange(r);
-    fine = record_run(r, instance, live, &outputs);
-    again.exchange(r);
-  }
-  if (instance) instance_decref(instance);
-  for (PyObject* output : outputs) Py_XDECREF(output);
+  if (!instance || !again.copy(r)) return false;
+  again.exchange(r);
+  const bool fine = record_run(r, instance.get(), live, &outputs.values);
+  again.exchange(r);
   return fine;
 }
 
@@ -665,7 +611,7 @@ bool hand_on(const std::vector<Edge>& edges, const Parts& parts, Tensor** result
     const bool last = std::none_of(here + 1, edges.end(), same);
     const size_t end = last ? parts[i].size() : std::min(first + 1, parts[i].size());
     for (size_t k = first; k < end; ++k)
-      if (!add_gradient(&results[i], tensor_of(Py_NewRef(object_of(parts[i][k]))))) return false;
+      if (!add_gradient(&results[i], Ref<Tensor>(parts[i][k]).release())) return false;
   }
   return true;
 }
@@ -679,12 +625,8 @@ bool region_apply_tape(Node* node, Tensor** grads, Tensor** results) {
   std::vector<Edge> outer;
   for (size_t i = 0; i < node->edge_count; ++i) outer.push_back(node->edge(i));
   Parts parts;
-  PyObject* found = run_engine(tape->roots, grads, outer, grad_mode.enabled, &parts);
-  const bool fine = found && hand_on(outer, parts, results);
-  Py_XDECREF(found);
-  for (const auto& list : parts)
-    for (Tensor* part : list) Py_DECREF(object_of(part));
-  return fine;
+  const auto gradients = steal(run_engine(tape->roots, grads, outer, grad_mode.enabled, &parts));
+  return gradients && hand_on(outer, parts, results);
 }
 
 void region_forget_refusals() { refused.clear(); }
@@ -692,8 +634,7 @@ void region_forget_refusals() { refused.clear(); }
 namespace {
 
 PyObject* set_joint_compiler(PyObject*, PyObject* callable) {
-  Py_INCREF(callable);
-  Py_XSETREF(joint_compiler, callable == Py_None ? nullptr : callable);
+  assign(joint_compiler, share(callable == Py_None ? nullptr : callable));
   Py_RETURN_NONE;
 }
 

@@ -126,10 +126,6 @@ Tensor* converted(Tensor* t, DType dtype) {  // new reference
 // ---------------------------------------------------------------- backward
 namespace {
 
-PyObject* int_tuple(const int64_t* values, size_t count) {
-  return build_tuple(count, [&](size_t i) { return PyLong_FromLongLong(values[i]); });
-}
-
 bool plain(const Tensor* t, const ListGeometry& g) {
   return is_exact_tensor(reinterpret_cast<PyObject*>(const_cast<Tensor*>(t))) &&
          t->dtype == g.whole.dtype && t->device.kind == DeviceKind::CPU;
@@ -209,7 +205,7 @@ bool apply_join(Node* node, Tensor** grads, Tensor** results) {
   if (runs_native() && plain(grad, g)) {
     return tensor_materialise(grad, "backward") && split_natively(node, grad, results);
   }
-  PyObject* lengths = int_tuple(g.lengths.data(), g.lengths.size());
+  PyObject* lengths = int_tuple(g.lengths.data(), static_cast<Py_ssize_t>(g.lengths.size()));
   const auto parts = steal(
       call_with("split_gradient", Py_NewRef(object_of(grad)), lengths, describe_sources(g), g.dim));
   for (size_t i = 0; parts && i < node->edge_count; ++i) {
@@ -234,8 +230,9 @@ bool apply_parts(Node* node, Tensor** grads, Tensor** results) {
   const int ndim = static_cast<int>(g.whole.sizes.size());
   if (!native) {
     PyObject* list = build_list(count, [&](size_t i) { return Py_NewRef(or_none(grads[i])); });
-    PyObject* lengths =
-        g.rule == ListRule::Unbind ? Py_NewRef(Py_None) : int_tuple(g.lengths.data(), count);
+    PyObject* lengths = g.rule == ListRule::Unbind
+                            ? Py_NewRef(Py_None)
+                            : int_tuple(g.lengths.data(), static_cast<Py_ssize_t>(count));
     results[0] = tensor_of(
         call_with("join_gradients", list, size_object(ndim, g.whole.sizes.data()), lengths, g.dim));
     return results[0] != nullptr;

@@ -133,8 +133,7 @@ PyObject* view_of(Subscript* self, PyObject* tensor, Reading* r) {
   while (r->items > 0 && r->pattern[r->items - 1] == ':') --r->items;
   PyObject* pattern = pattern_object(std::string_view(r->pattern, static_cast<size_t>(r->items)));
   if (!pattern) return nullptr;
-  const auto numbers = steal(build_tuple(
-      static_cast<size_t>(r->count), [r](size_t i) { return PyLong_FromLongLong(r->numbers[i]); }));
+  const auto numbers = steal(int_tuple(r->numbers, r->count));
   if (!numbers) return nullptr;
   PyObject* args[3] = {tensor, pattern, numbers.get()};
   return op_call(self->view, args, 3);

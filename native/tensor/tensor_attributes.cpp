@@ -35,7 +35,7 @@ PyObject* geometry(PyObject* self, PyObject* args, PyObject* kwargs, bool stride
     return wrap_dim(dim, t->ndim, &d) ? PyLong_FromLongLong(values[d]) : nullptr;
   }
   if (!strides) return size_object(t->ndim, values);
-  return build_tuple(t->ndim, [values](size_t i) { return PyLong_FromLongLong(values[i]); });
+  return int_tuple(values, t->ndim);
 }
 PyObject* method_size(PyObject* self, PyObject* args, PyObject* kwargs) {
   return geometry(self, args, kwargs, false);
