@@ -170,6 +170,27 @@ def test_exceptions_are_needed():
     assert not EXCEPTIONS.keys() - used
 
 
+# Files of the scheduler that still import constants of the printer of kernels; aim: none.
+SCHEDULE_READS_PRINTER = {
+    "convolution.py", "convolution_blocking.py", "convolution_problem.py", "winograd.py",
+}  # fmt: skip
+
+
+def test_scheduler_and_templates_know_no_printer():
+    """Interfaces of kernels stand in compiler/templates, which know ir and targets alone."""
+    for path in sorted((PACKAGE / "compiler" / "templates").rglob("*.py")):
+        inside = [n for n in imported(path) if n.startswith("compiler.")]
+        known = ("compiler.targets", "compiler.templates")
+        assert [n for n in inside if not n.startswith(known)] == [], path.name
+    folder = PACKAGE / "compiler" / "schedule"
+    readers = {
+        path.name
+        for path in folder.rglob("*.py")
+        if any(n.startswith("compiler.codegen") for n in imported(path))
+    }
+    assert readers == SCHEDULE_READS_PRINTER
+
+
 def test_numpy_is_optional():
     """No module of the package imports NumPy or SciPy when it is imported itself."""
     for path in sorted(PACKAGE.rglob("*.py")):
