@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import flambeau as torch
 from flambeau import _core
@@ -17,6 +18,9 @@ from flambeau.nn import grad  # noqa: F401 - also a name of this module
 from flambeau.nn.messages import problem
 from flambeau.ops.linear.scaled_products import ScalingType, SwizzleType  # noqa: F401 - their home is here
 from flambeau.runtime import missing as _missing
+
+if TYPE_CHECKING:  # the type stubs know the class by another home
+    from flambeau._core import Tensor
 
 _operators = namespace("nn.functional")
 _functions = namespace("torch")
@@ -35,36 +39,97 @@ globals().update({n: _functions[n] for n in _SHARED if n in _functions and n not
 
 
 # ------------------------------------------------------------------------------ activations
-def _with_inplace(name: str) -> tuple[Any, Any]:
-    """An operator and its in-place variant; one without such a variant works on a copy."""
-    op = _operators.get(name, _functions.get(name))
-    variant = _operators.get(name + "_", _functions.get(name + "_"))
-
-    def in_place(input: Any, *args: Any) -> Any:  # noqa: A002
-        return input.copy_(op(input.clone(), *args))
-
-    return op, variant or in_place
+def _variants(name: str) -> tuple[Any, Any]:
+    """An operator and its in-place variant."""
+    return tuple(_operators.get(n, _functions.get(n)) for n in (name, name + "_"))
 
 
-_relu, _relu_ = _with_inplace("relu")
-_relu6, _relu6_ = _with_inplace("relu6")
-_silu, _silu_ = _with_inplace("silu")
-_mish, _mish_ = _with_inplace("mish")
-_selu, _selu_ = _with_inplace("selu")
-_celu, _celu_ = _with_inplace("celu")
-_elu, _elu_ = _with_inplace("elu")
-_leaky_relu, _leaky_relu_ = _with_inplace("leaky_relu")
-_hardtanh, _hardtanh_ = _with_inplace("hardtanh")
-_hardsigmoid, _hardsigmoid_ = _with_inplace("hardsigmoid")
-_hardswish, _hardswish_ = _with_inplace("hardswish")
-_threshold_out, _threshold_ = _with_inplace("threshold")
-_rrelu, _rrelu_ = _with_inplace("rrelu")
+def _documented(function: Callable[..., Tensor], name: str = "") -> Callable[..., Tensor]:
+    """Gives a function the operator's name and page, with the argument `inplace`."""
+    name = name or function.__name__
+    page, start, example = (_variants(name)[0].__doc__ or "").partition("\n    Example:")
+    arguments = "" if "\n    Args:" in page else "\n    Args:"
+    page = f"{page.rstrip()}\n{arguments}\n        inplace: writes into the input.\n"
+    function.__doc__ = page + start + example
+    function.__name__ = function.__qualname__ = name
+    return function
 
 
-def sigmoid(input: Any) -> Any:  # noqa: A002
-    """1 / (1 + exp(-x)).
+def _with_inplace(name: str) -> Callable[..., Tensor]:
+    """The function of an operator without options."""
+    op, variant = _variants(name)
 
-    Shape: any -> the same; any real or complex dtype.
+    def function(input: Tensor, inplace: bool = False) -> Tensor:  # noqa: A002
+        return variant(input) if inplace else op(input)
+
+    return _documented(function, name)
+
+
+relu, relu6, silu, mish, selu, hardsigmoid, hardswish = map(
+    _with_inplace, ("relu", "relu6", "silu", "mish", "selu", "hardsigmoid", "hardswish")
+)
+(_celu, _celu_), (_elu, _elu_), (_leaky_relu, _leaky_relu_), (_hardtanh, _hardtanh_) = map(
+    _variants, ("celu", "elu", "leaky_relu", "hardtanh")
+)
+(_threshold_out, _threshold_), (_rrelu, _rrelu_) = map(_variants, ("threshold", "rrelu"))
+
+
+@_documented
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:  # noqa: A002, D103
+    return _celu_(input, alpha) if inplace else _celu(input, alpha)
+
+
+@_documented
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:  # noqa: A002, D103
+    return _elu_(input, alpha) if inplace else _elu(input, alpha)
+
+
+@_documented
+def leaky_relu(  # noqa: D103
+    input: Tensor,  # noqa: A002
+    negative_slope: float = 0.01,
+    inplace: bool = False,
+) -> Tensor:
+    return _leaky_relu_(input, negative_slope) if inplace else _leaky_relu(input, negative_slope)
+
+
+@_documented
+def hardtanh(  # noqa: D103
+    input: Tensor,  # noqa: A002
+    min_val: float = -1.0,
+    max_val: float = 1.0,
+    inplace: bool = False,
+) -> Tensor:
+    if min_val > max_val:
+        raise ValueError(
+            problem("hardtanh", "min_val cannot be greater than max_val", f"{min_val} > {max_val}")
+        )
+    return _hardtanh_(input, min_val, max_val) if inplace else _hardtanh(input, min_val, max_val)
+
+
+@_documented
+def threshold(  # noqa: D103
+    input: Tensor,  # noqa: A002
+    threshold: float,
+    value: float,
+    inplace: bool = False,
+) -> Tensor:
+    return (_threshold_ if inplace else _threshold_out)(input, threshold, value)
+
+
+@_documented
+def rrelu(  # noqa: D103
+    input: Tensor,  # noqa: A002
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> Tensor:
+    return (_rrelu_ if inplace else _rrelu)(input, lower, upper, training)
+
+
+def sigmoid(input: Tensor) -> Tensor:  # noqa: A002
+    """The method `sigmoid`: 1 / (1 + exp(-x)).
 
     Example:
         >>> F.sigmoid(torch.tensor([0.0]))
@@ -73,265 +138,14 @@ def sigmoid(input: Any) -> Any:  # noqa: A002
     return input.sigmoid()
 
 
-def tanh(input: Any) -> Any:  # noqa: A002
-    """The hyperbolic tangent.
-
-    Shape: any -> the same; any real or complex dtype.
+def tanh(input: Tensor) -> Tensor:  # noqa: A002
+    """The method `tanh`: the hyperbolic tangent.
 
     Example:
         >>> F.tanh(torch.tensor([0.0]))
         tensor([0.])
     """
     return input.tanh()
-
-
-def relu(input: Any, inplace: bool = False) -> Any:  # noqa: A002
-    """max(x, 0).
-
-    Source: Nair and Hinton, Rectified Linear Units, 2010.
-
-    Shape: any -> the same; any real dtype.
-
-    Args:
-        inplace: writes into the input.
-
-    Example:
-        >>> F.relu(torch.tensor([-2.0, 0.0, 3.0]))
-        tensor([0., 0., 3.])
-    """
-    return _relu_(input) if inplace else _relu(input)
-
-
-def relu6(input: Any, inplace: bool = False) -> Any:  # noqa: A002
-    """min(max(x, 0), 6).
-
-    Shape: any -> the same; any real dtype.
-
-    Args:
-        inplace: writes into the input.
-
-    Example:
-        >>> F.relu6(torch.tensor([-2.0, 0.0, 3.0]) * 3)
-        tensor([0., 0., 6.])
-    """
-    return _relu6_(input) if inplace else _relu6(input)
-
-
-def silu(input: Any, inplace: bool = False) -> Any:  # noqa: A002
-    """x * sigmoid(x).
-
-    Source: Elfwing et al., Sigmoid-Weighted Linear Units, 2018.
-
-    Shape: any -> the same; floating dtypes.
-
-    Args:
-        inplace: writes into the input.
-
-    Example:
-        >>> F.silu(torch.tensor([-2.0, 0.0, 3.0]))
-        tensor([-0.2384,  0.0000,  2.8577])
-    """
-    return _silu_(input) if inplace else _silu(input)
-
-
-def mish(input: Any, inplace: bool = False) -> Any:  # noqa: A002
-    """x * tanh(softplus(x)).
-
-    Source: Misra, Mish, 2019.
-
-    Shape: any -> the same; floating dtypes.
-
-    Args:
-        inplace: writes into the input.
-
-    Example:
-        >>> F.mish(torch.tensor([-2.0, 0.0, 3.0]))
-        tensor([-0.2525,  0.0000,  2.9865])
-    """
-    return _mish_(input) if inplace else _mish(input)
-
-
-def selu(input: Any, inplace: bool = False) -> Any:  # noqa: A002
-    """Self-normalising ELU.
-
-    Source: Klambauer et al., Self-Normalizing Neural Networks, 2017.
-
-    Shape: any -> the same; floating dtypes.
-
-    Args:
-        inplace: writes into the input.
-
-    Example:
-        >>> F.selu(torch.tensor([-2.0, 0.0, 3.0]))
-        tensor([-1.5202,  0.0000,  3.1521])
-    """
-    return _selu_(input) if inplace else _selu(input)
-
-
-def celu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:  # noqa: A002
-    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)).
-
-    Source: Barron, Continuously Differentiable Exponential Linear Units, 2017.
-
-    Shape: any -> the same; floating dtypes.
-
-    Args:
-        inplace: writes into the input.
-
-    Example:
-        >>> F.celu(torch.tensor([-2.0, 0.0, 3.0]))
-        tensor([-0.8647,  0.0000,  3.0000])
-    """
-    return _celu_(input, alpha) if inplace else _celu(input, alpha)
-
-
-def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:  # noqa: A002
-    """x for x > 0, else alpha * (exp(x) - 1).
-
-    Source: Clevert et al., Exponential Linear Units, 2016.
-
-    Shape: any -> the same; floating dtypes.
-
-    Args:
-        inplace: writes into the input.
-
-    Example:
-        >>> F.elu(torch.tensor([-2.0, 0.0, 3.0]))
-        tensor([-0.8647,  0.0000,  3.0000])
-    """
-    return _elu_(input, alpha) if inplace else _elu(input, alpha)
-
-
-def elu_(input: Any, alpha: float = 1.0) -> Any:  # noqa: A002
-    """`elu` in place."""
-    return _elu_(input, alpha)
-
-
-def leaky_relu_(input: Any, negative_slope: float = 0.01) -> Any:  # noqa: A002
-    """`leaky_relu` in place."""
-    return _leaky_relu_(input, negative_slope)
-
-
-def hardtanh_(input: Any, min_val: float = -1.0, max_val: float = 1.0) -> Any:  # noqa: A002
-    """`hardtanh` in place."""
-    return _hardtanh_(input, min_val, max_val)
-
-
-def threshold_(input: Any, threshold: float, value: float) -> Any:  # noqa: A002
-    """`threshold` in place."""
-    return _threshold_(input, threshold, value)
-
-
-def selu_(input: Any) -> Any:  # noqa: A002
-    """`selu` in place."""
-    return _selu_(input)
-
-
-def celu_(input: Any, alpha: float = 1.0) -> Any:  # noqa: A002
-    """`celu` in place."""
-    return _celu_(input, alpha)
-
-
-def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:  # noqa: A002
-    """x for x > 0, else negative_slope * x.
-
-    Source: Maas et al., Rectifier Nonlinearities, 2013.
-
-    Shape: any -> the same; floating dtypes.
-
-    Args:
-        inplace: writes into the input.
-
-    Example:
-        >>> F.leaky_relu(torch.tensor([-2.0, 0.0, 3.0]))
-        tensor([-0.0200,  0.0000,  3.0000])
-    """
-    return _leaky_relu_(input, negative_slope) if inplace else _leaky_relu(input, negative_slope)
-
-
-def hardtanh(
-    input: Any,  # noqa: A002
-    min_val: float = -1.0,
-    max_val: float = 1.0,
-    inplace: bool = False,
-) -> Any:
-    """x limited to [min_val, max_val].
-
-    Raises:
-        ValueError: min_val is larger than max_val.
-
-    Example:
-        >>> F.hardtanh(torch.tensor([-2.0, 0.0, 3.0]))
-        tensor([-1.,  0.,  1.])
-    """
-    if min_val > max_val:
-        raise ValueError(
-            problem("hardtanh", "min_val cannot be greater than max_val", f"{min_val} > {max_val}")
-        )
-    return _hardtanh_(input, min_val, max_val) if inplace else _hardtanh(input, min_val, max_val)
-
-
-def hardsigmoid(input: Any, inplace: bool = False) -> Any:  # noqa: A002
-    """relu6(x + 3) / 6.
-
-    Shape: any -> the same; floating dtypes.
-
-    Args:
-        inplace: writes into the input.
-
-    Example:
-        >>> F.hardsigmoid(torch.tensor([-2.0, 0.0, 3.0]))
-        tensor([0.1667, 0.5000, 1.0000])
-    """
-    return _hardsigmoid_(input) if inplace else _hardsigmoid(input)
-
-
-def hardswish(input: Any, inplace: bool = False) -> Any:  # noqa: A002
-    """x * relu6(x + 3) / 6.
-
-    Source: Howard et al., Searching for MobileNetV3, 2019.
-
-    Shape: any -> the same; floating dtypes.
-
-    Args:
-        inplace: writes into the input.
-
-    Example:
-        >>> F.hardswish(torch.tensor([-2.0, 0.0, 3.0]))
-        tensor([-0.3333,  0.0000,  3.0000])
-    """
-    return _hardswish_(input) if inplace else _hardswish(input)
-
-
-def threshold(input: Any, threshold: float, value: float, inplace: bool = False) -> Any:  # noqa: A002
-    """x where x > threshold, else value.
-
-    Shape: any -> the same; any real dtype.
-
-    Args:
-        inplace: writes into the input.
-
-    Example:
-        >>> F.threshold(torch.tensor([-2.0, 0.0, 3.0]), 1.0, 9.0)
-        tensor([9., 9., 3.])
-    """
-    return (
-        _threshold_(input, threshold, value) if inplace else _threshold_out(input, threshold, value)
-    )
-
-
-def rrelu(
-    input: Any,  # noqa: A002
-    lower: float = 1.0 / 8,
-    upper: float = 1.0 / 3,
-    training: bool = False,
-    inplace: bool = False,
-) -> Any:
-    """x for x > 0, else slope * x; the slope is random in [lower, upper] when training.
-
-    One float64 number is drawn per element that is not positive.
-    """
-    return (_rrelu_ if inplace else _rrelu)(input, lower, upper, training)
 
 
 def _implicit_dim(name: str, ndim: int) -> int:
@@ -485,10 +299,21 @@ from flambeau.nn.functional_linear_cross_entropy import (  # noqa: E402
 
 # The operators behind functions without a default of their own: they serve the simplest calls.
 _DIRECT = {
-    "relu": _relu, "relu6": _relu6, "silu": _silu, "mish": _mish, "selu": _selu, "elu": _elu,
-    "celu": _celu, "leaky_relu": _leaky_relu, "hardtanh": _hardtanh, "hardswish": _hardswish,
-    "hardsigmoid": _hardsigmoid,
-}  # fmt: skip
+    name: _variants(name)[0]
+    for name in (
+        "relu",
+        "relu6",
+        "silu",
+        "mish",
+        "selu",
+        "elu",
+        "celu",
+        "leaky_relu",
+        "hardtanh",
+        "hardswish",
+        "hardsigmoid",
+    )
+}
 _BY_METHOD = ("sigmoid", "tanh")  # call a method, which asks
 _DIRECT_WITH_DIM = {"softmax": _softmax, "log_softmax": _log_softmax}
 

@@ -40,7 +40,10 @@ def _check_float(name: str, x: Node) -> None:
 def relu(self: Tensor) -> Tensor:
     """max(x, 0); the gradient at 0 is 0.
 
+    Source: Nair and Hinton, Rectified Linear Units, 2010.
+
     Shape: any.
+
     Example:
         >>> torch.relu(torch.tensor([-1.0, 2.0]))
         tensor([0., 2.])
