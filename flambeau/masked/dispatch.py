@@ -18,7 +18,7 @@ FUNCTIONS: dict[str, Rule] = {
     "where": pointwise.where, "copy_": pointwise.copy_,
 }  # fmt: skip
 # Of two operands, of which a masked one takes a number for the other.
-WITH_NUMBER = named("clamp clamp_ float_power float_power_ ones_like pow pow_ _rpow")
+_WITH_NUMBER = named("clamp clamp_ float_power float_power_ ones_like pow pow_ _rpow")
 NOT_OF_DATA = frozenset({"fill", "masked_fill", "zero"})  # they write data where nothing is
 
 
@@ -44,7 +44,7 @@ FAMILIES = (
     (named("max min"), larger(pointwise.binary, _reduced)),
     (named(pointwise.KEPT), pointwise.kept),
     (named(geometry.MOVED), geometry.moved),
-    (WITH_NUMBER, pointwise.unary),
+    (_WITH_NUMBER, pointwise.unary),
     (lambda x: _on_data(x) and x.operands == 1, pointwise.unary),
     (_on_data, pointwise.binary),
     (named("rsub"), pointwise.binary),

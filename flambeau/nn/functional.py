@@ -59,7 +59,7 @@ def _with_inplace(name: str) -> Callable[..., Tensor]:
     """The function of an operator without options."""
     op, variant = _variants(name)
 
-    def function(input: Tensor, inplace: bool = False) -> Tensor:  # noqa: A002
+    def function(input: Tensor, inplace: bool = False) -> Tensor:
         return variant(input) if inplace else op(input)
 
     return _documented(function, name)
@@ -75,18 +75,18 @@ relu, relu6, silu, mish, selu, hardsigmoid, hardswish = map(
 
 
 @_documented
-def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:  # noqa: A002, D103
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     return _celu_(input, alpha) if inplace else _celu(input, alpha)
 
 
 @_documented
-def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:  # noqa: A002, D103
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     return _elu_(input, alpha) if inplace else _elu(input, alpha)
 
 
 @_documented
-def leaky_relu(  # noqa: D103
-    input: Tensor,  # noqa: A002
+def leaky_relu(
+    input: Tensor,
     negative_slope: float = 0.01,
     inplace: bool = False,
 ) -> Tensor:
@@ -94,8 +94,8 @@ def leaky_relu(  # noqa: D103
 
 
 @_documented
-def hardtanh(  # noqa: D103
-    input: Tensor,  # noqa: A002
+def hardtanh(
+    input: Tensor,
     min_val: float = -1.0,
     max_val: float = 1.0,
     inplace: bool = False,
@@ -108,8 +108,8 @@ def hardtanh(  # noqa: D103
 
 
 @_documented
-def threshold(  # noqa: D103
-    input: Tensor,  # noqa: A002
+def threshold(
+    input: Tensor,
     threshold: float,
     value: float,
     inplace: bool = False,
@@ -118,8 +118,8 @@ def threshold(  # noqa: D103
 
 
 @_documented
-def rrelu(  # noqa: D103
-    input: Tensor,  # noqa: A002
+def rrelu(
+    input: Tensor,
     lower: float = 1.0 / 8,
     upper: float = 1.0 / 3,
     training: bool = False,
@@ -128,7 +128,7 @@ def rrelu(  # noqa: D103
     return (_rrelu_ if inplace else _rrelu)(input, lower, upper, training)
 
 
-def sigmoid(input: Tensor) -> Tensor:  # noqa: A002
+def sigmoid(input: Tensor) -> Tensor:
     """The method `sigmoid`: 1 / (1 + exp(-x)).
 
     Example:
@@ -138,7 +138,7 @@ def sigmoid(input: Tensor) -> Tensor:  # noqa: A002
     return input.sigmoid()
 
 
-def tanh(input: Tensor) -> Tensor:  # noqa: A002
+def tanh(input: Tensor) -> Tensor:
     """The method `tanh`: the hyperbolic tangent.
 
     Example:
@@ -160,7 +160,7 @@ def _implicit_dim(name: str, ndim: int) -> int:
 _softmax, _log_softmax = _operators.get("softmax"), _operators.get("log_softmax")
 
 
-def softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:  # noqa: A002
+def softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
     """exp(x) / sum of exp(x) along `dim`.
 
     Shape: any -> the same.
@@ -179,7 +179,7 @@ def softmax(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any
 
 
 def log_softmax(
-    input: Any,  # noqa: A002
+    input: Any,
     dim: int | None = None,
     _stacklevel: int = 3,
     dtype: Any = None,
@@ -200,7 +200,7 @@ def log_softmax(
     return _log_softmax(input, dim) if dtype is None else _log_softmax(input, dim, dtype=dtype)
 
 
-def softmin(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:  # noqa: A002
+def softmin(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
     """`softmax` of -x.
 
     Shape: any -> the same.
@@ -236,7 +236,7 @@ def gumbel_softmax(
 
 # ------------------------------------------------------------------------------ normalisation
 def instance_norm(
-    input: Any,  # noqa: A002
+    input: Any,
     running_mean: Any = None,
     running_var: Any = None,
     weight: Any = None,
@@ -268,7 +268,7 @@ def _define_adaptive(count: int) -> Any:
     name = f"adaptive_max_pool{count}d"
     pool = _operators[name]
 
-    def function(input: Any, output_size: Any, return_indices: bool = False) -> Any:  # noqa: A002
+    def function(input: Any, output_size: Any, return_indices: bool = False) -> Any:
         return pool(input, output_size, True)
 
     function.__name__ = function.__qualname__ = f"{name}_with_indices"

@@ -1,4 +1,4 @@
-"""Activations as modules. Each calls the function of its name in `nn.functional`."""
+"""Activations as modules, documented by their functions (see `function`)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import warnings
 from typing import Any
 
 import flambeau as torch
+from flambeau._core import Tensor
 from flambeau.nn import functional as F  # noqa: N812
 from flambeau.nn import init as initialise
 from flambeau.nn.messages import problem
+from flambeau.nn.modules.function import FunctionModule
 from flambeau.nn.modules.module import Module
 from flambeau.nn.modules.multihead import MultiheadAttention
 from flambeau.nn.parameter import Parameter
@@ -21,7 +23,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _InplaceActivation(Module):
+class _InplaceActivation(FunctionModule, shown="inplace"):
     """An activation whose only option is to work in place.
 
     Args:
@@ -35,133 +37,58 @@ class _InplaceActivation(Module):
         super().__init__()
         self.inplace = inplace
 
-    def extra_repr(self) -> str:
-        """The option, when set."""
-        return "inplace=True" if self.inplace else ""
 
-
-class ReLU(_InplaceActivation):
-    """max(x, 0).
-
-    Example:
-        >>> nn.ReLU()(torch.tensor([-2.0, 0.0, 3.0]))
-        tensor([0., 0., 3.])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.relu`."""
+class ReLU(_InplaceActivation, function="relu"):
+    def forward(self, input: Tensor) -> Tensor:
         return F.relu(input, self.inplace)
 
 
-class SiLU(_InplaceActivation):
-    """x * sigmoid(x).
-
-    Example:
-        >>> nn.SiLU()(torch.tensor([-2.0, 0.0, 3.0]))
-        tensor([-0.2384,  0.0000,  2.8577])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.silu`."""
+class SiLU(_InplaceActivation, function="silu"):
+    def forward(self, input: Tensor) -> Tensor:
         return F.silu(input, self.inplace)
 
 
-class Mish(_InplaceActivation):
-    """x * tanh(softplus(x)).
-
-    Example:
-        >>> nn.Mish()(torch.tensor([-2.0, 0.0, 3.0]))
-        tensor([-0.2525,  0.0000,  2.9865])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.mish`."""
+class Mish(_InplaceActivation, function="mish"):
+    def forward(self, input: Tensor) -> Tensor:
         return F.mish(input, self.inplace)
 
 
-class SELU(_InplaceActivation):
-    """Self-normalising ELU.
-
-    Example:
-        >>> nn.SELU()(torch.tensor([-2.0, 0.0, 3.0]))
-        tensor([-1.5202,  0.0000,  3.1521])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.selu`."""
+class SELU(_InplaceActivation, function="selu"):
+    def forward(self, input: Tensor) -> Tensor:
         return F.selu(input, self.inplace)
 
 
-class Hardsigmoid(_InplaceActivation):
-    """relu6(x + 3) / 6.
-
-    Example:
-        >>> nn.Hardsigmoid()(torch.tensor([-2.0, 0.0, 3.0]))
-        tensor([0.1667, 0.5000, 1.0000])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.hardsigmoid`."""
+class Hardsigmoid(_InplaceActivation, function="hardsigmoid", shown=""):
+    def forward(self, input: Tensor) -> Tensor:
         return F.hardsigmoid(input, self.inplace)
 
-    def extra_repr(self) -> str:
-        """Nothing, as in PyTorch."""
-        return ""
 
-
-class Hardswish(_InplaceActivation):
-    """x * relu6(x + 3) / 6.
-
-    Example:
-        >>> nn.Hardswish()(torch.tensor([-2.0, 0.0, 3.0]))
-        tensor([-0.3333,  0.0000,  3.0000])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.hardswish`."""
+class Hardswish(_InplaceActivation, function="hardswish", shown=""):
+    def forward(self, input: Tensor) -> Tensor:
         return F.hardswish(input, self.inplace)
 
-    def extra_repr(self) -> str:
-        """Nothing, as in PyTorch."""
-        return ""
 
-
-class Threshold(Module):
-    """x where x > threshold, else value.
-
-    Args:
-        threshold, value: the limit and what replaces smaller numbers.
-        inplace: whether to write into the input.
-
-    Example:
-        >>> nn.Threshold(1.0, 9.0)(torch.tensor([-2.0, 0.0, 3.0]))
-        tensor([9., 9., 3.])
-    """
-
+class Threshold(FunctionModule, function="threshold", shown="threshold value inplace"):
     __constants__ = ["threshold", "value", "inplace"]
 
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
         super().__init__()
-        self.threshold = threshold
-        self.value = value
-        self.inplace = inplace
+        self.threshold, self.value, self.inplace = threshold, value, inplace
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.threshold`."""
+    def forward(self, input: Tensor) -> Tensor:
         return F.threshold(input, self.threshold, self.value, self.inplace)
 
-    def extra_repr(self) -> str:
-        """The options."""
-        inplace = ", inplace=True" if self.inplace else ""
-        return f"threshold={self.threshold}, value={self.value}{inplace}"
 
-
-class RReLU(Module):
+class RReLU(FunctionModule, function="rrelu", shown="lower upper inplace"):
     """x for x > 0, else a random slope in [lower, upper] times x (the middle in evaluation).
 
     Args:
         lower, upper: range of the slope.
         inplace: whether to write into the input.
+
+    Example:
+        >>> nn.RReLU(0.25, 0.75).eval()(torch.tensor([-2.0, 3.0]))
+        tensor([-1.,  3.])
     """
 
     __constants__ = ["lower", "upper", "inplace"]
@@ -170,33 +97,13 @@ class RReLU(Module):
         self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False
     ) -> None:
         super().__init__()
-        self.lower = lower
-        self.upper = upper
-        self.inplace = inplace
+        self.lower, self.upper, self.inplace = lower, upper, inplace
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.rrelu`."""
+    def forward(self, input: Tensor) -> Tensor:
         return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
-    def extra_repr(self) -> str:
-        """The options."""
-        inplace = ", inplace=True" if self.inplace else ""
-        return f"lower={self.lower}, upper={self.upper}{inplace}"
 
-
-class Hardtanh(Module):
-    """x limited to [min_val, max_val].
-
-    Args:
-        min_val, max_val: the limits.
-        inplace: whether to write into the input.
-        min_value, max_value: deprecated names of the limits.
-
-    Example:
-        >>> nn.Hardtanh()(torch.tensor([-2.0, 0.0, 3.0]))
-        tensor([-1.,  0.,  1.])
-    """
-
+class Hardtanh(FunctionModule, function="hardtanh", shown="min_val max_val inplace"):
     __constants__ = ["min_val", "max_val", "inplace"]
 
     def __init__(
@@ -222,133 +129,53 @@ class Hardtanh(Module):
             text = f"max_val must be larger than min_val, got {self.min_val} and {self.max_val}"
             raise AssertionError(problem("Hardtanh", text, "swap them"))
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.hardtanh`."""
+    def forward(self, input: Tensor) -> Tensor:
         return F.hardtanh(input, self.min_val, self.max_val, self.inplace)
 
-    def extra_repr(self) -> str:
-        """The options."""
-        inplace = ", inplace=True" if self.inplace else ""
-        return f"min_val={self.min_val}, max_val={self.max_val}{inplace}"
 
-
-class ReLU6(Hardtanh):
-    """min(max(x, 0), 6).
-
-    Args:
-        inplace: whether to write into the input.
-
-    Example:
-        >>> nn.ReLU6()(torch.tensor([-2.0, 0.0, 3.0]))
-        tensor([0., 0., 3.])
-    """
-
+class ReLU6(Hardtanh, function="relu6", shown="inplace"):
     def __init__(self, inplace: bool = False) -> None:
         super().__init__(0.0, 6.0, inplace)
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.relu6`."""
+    def forward(self, input: Tensor) -> Tensor:
         return F.relu6(input, self.inplace)
 
-    def extra_repr(self) -> str:
-        """The option, when set."""
-        return "inplace=True" if self.inplace else ""
 
-
-class Sigmoid(Module):
-    """1 / (1 + exp(-x)).
-
-    Example:
-        >>> nn.Sigmoid()(torch.tensor([-1.0, 0.0, 1.0]))
-        tensor([0.2689, 0.5000, 0.7311])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`torch.sigmoid`."""
+class Sigmoid(FunctionModule, function="sigmoid"):
+    def forward(self, input: Tensor) -> Tensor:
         return torch.sigmoid(input)
 
 
-class Tanh(Module):
-    """Hyperbolic tangent.
-
-    Example:
-        >>> nn.Tanh()(torch.tensor([-1.0, 0.0, 1.0]))
-        tensor([-0.7616,  0.0000,  0.7616])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`torch.tanh`."""
+class Tanh(FunctionModule, function="tanh"):
+    def forward(self, input: Tensor) -> Tensor:
         return torch.tanh(input)
 
 
-class ELU(Module):
-    """x for x > 0, else alpha * (exp(x) - 1).
-
-    Args:
-        alpha: scale of the negative part.
-        inplace: whether to write into the input.
-
-    Example:
-        >>> nn.ELU()(torch.tensor([-2.0, 0.0, 3.0]))
-        tensor([-0.8647,  0.0000,  3.0000])
-    """
-
+class ELU(FunctionModule, function="elu", shown="alpha inplace"):
     __constants__ = ["alpha", "inplace"]
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
-        self.alpha = alpha
-        self.inplace = inplace
+        self.alpha, self.inplace = alpha, inplace
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.elu`."""
+    def forward(self, input: Tensor) -> Tensor:
         return F.elu(input, self.alpha, self.inplace)
 
-    def extra_repr(self) -> str:
-        """The options."""
-        return f"alpha={self.alpha}" + (", inplace=True" if self.inplace else "")
 
-
-class CELU(ELU):
-    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)); arguments as `ELU`.
-
-    Example:
-        >>> nn.CELU()(torch.tensor([-2.0, 0.0, 3.0]))
-        tensor([-0.8647,  0.0000,  3.0000])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.celu`."""
+class CELU(ELU, function="celu"):
+    def forward(self, input: Tensor) -> Tensor:
         return F.celu(input, self.alpha, self.inplace)
 
 
-class LeakyReLU(Module):
-    """x for x > 0, else negative_slope * x.
-
-    Args:
-        negative_slope: slope below 0.
-        inplace: whether to write into the input.
-
-    Example:
-        >>> nn.LeakyReLU()(torch.tensor([-2.0, 0.0, 3.0]))
-        tensor([-0.0200,  0.0000,  3.0000])
-    """
-
+class LeakyReLU(FunctionModule, function="leaky_relu", shown="negative_slope inplace"):
     __constants__ = ["inplace", "negative_slope"]
 
     def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
         super().__init__()
-        self.negative_slope = negative_slope
-        self.inplace = inplace
+        self.negative_slope, self.inplace = negative_slope, inplace
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.leaky_relu`."""
+    def forward(self, input: Tensor) -> Tensor:
         return F.leaky_relu(input, self.negative_slope, self.inplace)
-
-    def extra_repr(self) -> str:
-        """The options."""
-        inplace = ", inplace=True" if self.inplace else ""
-        return f"negative_slope={self.negative_slope}{inplace}"
 
 
 class PReLU(Module):
@@ -369,8 +196,7 @@ class PReLU(Module):
         self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__()
-        self.num_parameters = num_parameters
-        self.init = init
+        self.num_parameters, self.init = num_parameters, init
         self.weight = Parameter(torch.empty(num_parameters, device=device, dtype=dtype))
         self.reset_parameters()
 
@@ -378,7 +204,7 @@ class PReLU(Module):
         """Weight as at first."""
         initialise.constant_(self.weight, self.init)
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Tensor) -> Tensor:
         """`F.prelu`."""
         return F.prelu(input, self.weight)
 
@@ -387,93 +213,45 @@ class PReLU(Module):
         return f"num_parameters={self.num_parameters}"
 
 
-class GELU(Module):
-    """x Phi(x), Phi the normal distribution function.
-
-    Args:
-        approximate: "none" or "tanh".
-
-    Example:
-        >>> nn.GELU()(torch.tensor([-1.0, 0.0, 1.0]))
-        tensor([-0.1587,  0.0000,  0.8413])
-    """
-
+class GELU(FunctionModule, function="gelu", shown="approximate"):
     __constants__ = ["approximate"]
 
     def __init__(self, approximate: str = "none") -> None:
         super().__init__()
         self.approximate = approximate
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.gelu`."""
+    def forward(self, input: Tensor) -> Tensor:
         return F.gelu(input, approximate=self.approximate)
 
-    def extra_repr(self) -> str:
-        """The option."""
-        return f"approximate={self.approximate!r}"
 
-
-class GLU(Module):
-    """a * sigmoid(b), the halves of x along `dim`.
-
-    Example:
-        >>> nn.GLU()(torch.tensor([2.0, 4.0, 0.0, 0.0]))
-        tensor([1., 2.])
-    """
-
+class GLU(FunctionModule, function="glu", shown="dim"):
     __constants__ = ["dim"]
 
     def __init__(self, dim: int = -1) -> None:
         super().__init__()
         self.dim = dim
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.glu`."""
+    def forward(self, input: Tensor) -> Tensor:
         return F.glu(input, self.dim)
 
-    def extra_repr(self) -> str:
-        """The dimension."""
-        return f"dim={self.dim}"
 
-
-class LogSigmoid(Module):
-    """log(sigmoid(x)).
-
-    Example:
-        >>> nn.LogSigmoid()(torch.tensor([-2.0, 0.0, 3.0]))
-        tensor([-2.1269, -0.6931, -0.0486])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.logsigmoid`."""
+class LogSigmoid(FunctionModule, function="logsigmoid"):
+    def forward(self, input: Tensor) -> Tensor:
         return F.logsigmoid(input)
 
 
-class Softplus(Module):
-    """log(1 + exp(beta x)) / beta; x itself where beta x > threshold.
-
-    Example:
-        >>> nn.Softplus()(torch.tensor([-2.0, 0.0, 3.0]))
-        tensor([0.1269, 0.6931, 3.0486])
-    """
-
+class Softplus(FunctionModule, function="softplus", shown="beta threshold"):
     __constants__ = ["beta", "threshold"]
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
-        self.beta = beta
-        self.threshold = threshold
+        self.beta, self.threshold = beta, threshold
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.softplus`."""
+    def forward(self, input: Tensor) -> Tensor:
         return F.softplus(input, self.beta, self.threshold)
 
-    def extra_repr(self) -> str:
-        """The options."""
-        return f"beta={self.beta}, threshold={self.threshold}"
 
-
-class _Shrink(Module):
+class _Shrink(FunctionModule):
     """A limit around 0."""
 
     __constants__ = ["lambd"]
@@ -487,59 +265,27 @@ class _Shrink(Module):
         return str(self.lambd)
 
 
-class Softshrink(_Shrink):
-    """x - lambd above lambd, x + lambd below -lambd, else 0.
-
-    Example:
-        >>> nn.Softshrink()(torch.tensor([-2.0, 0.0, 3.0]))
-        tensor([-1.5000,  0.0000,  2.5000])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.softshrink`."""
+class Softshrink(_Shrink, function="softshrink"):
+    def forward(self, input: Tensor) -> Tensor:
         return F.softshrink(input, self.lambd)
 
 
-class Hardshrink(_Shrink):
-    """x where |x| > lambd, else 0.
-
-    Example:
-        >>> nn.Hardshrink()(torch.tensor([-2.0, 0.0, 3.0]))
-        tensor([-2.,  0.,  3.])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.hardshrink`."""
+class Hardshrink(_Shrink, function="hardshrink"):
+    def forward(self, input: Tensor) -> Tensor:
         return F.hardshrink(input, self.lambd)
 
 
-class Softsign(Module):
-    """x / (1 + |x|).
-
-    Example:
-        >>> nn.Softsign()(torch.tensor([-2.0, 0.0, 3.0]))
-        tensor([-0.6667,  0.0000,  0.7500])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.softsign`."""
+class Softsign(FunctionModule, function="softsign"):
+    def forward(self, input: Tensor) -> Tensor:
         return F.softsign(input)
 
 
-class Tanhshrink(Module):
-    """x - tanh(x).
-
-    Example:
-        >>> nn.Tanhshrink()(torch.tensor([-2.0, 0.0, 3.0]))
-        tensor([-1.0360,  0.0000,  2.0049])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.tanhshrink`."""
+class Tanhshrink(FunctionModule, function="tanhshrink"):
+    def forward(self, input: Tensor) -> Tensor:
         return F.tanhshrink(input)
 
 
-class _AlongDim(Module):
+class _AlongDim(FunctionModule, shown="dim"):
     """A function along one dimension."""
 
     __constants__ = ["dim"]
@@ -554,55 +300,19 @@ class _AlongDim(Module):
         self.__dict__.setdefault("dim", None)
 
 
-class Softmin(_AlongDim):
-    """Softmax of -x along `dim`.
-
-    Example:
-        >>> nn.Softmin(dim=0)(torch.zeros(4))
-        tensor([0.2500, 0.2500, 0.2500, 0.2500])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.softmin`."""
+class Softmin(_AlongDim, function="softmin"):
+    def forward(self, input: Tensor) -> Tensor:
         return F.softmin(input, self.dim, _stacklevel=5)
 
-    def extra_repr(self) -> str:
-        """The dimension."""
-        return f"dim={self.dim}"
 
-
-class Softmax(_AlongDim):
-    """exp(x) / sum of exp(x) along `dim`.
-
-    Example:
-        >>> nn.Softmax(dim=0)(torch.zeros(4))
-        tensor([0.2500, 0.2500, 0.2500, 0.2500])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.softmax`."""
+class Softmax(_AlongDim, function="softmax"):
+    def forward(self, input: Tensor) -> Tensor:
         return F.softmax(input, self.dim, _stacklevel=5)
 
-    def extra_repr(self) -> str:
-        """The dimension."""
-        return f"dim={self.dim}"
 
-
-class LogSoftmax(_AlongDim):
-    """Logarithm of softmax along `dim`.
-
-    Example:
-        >>> nn.LogSoftmax(dim=0)(torch.zeros(4))
-        tensor([-1.3863, -1.3863, -1.3863, -1.3863])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.log_softmax`."""
+class LogSoftmax(_AlongDim, function="log_softmax"):
+    def forward(self, input: Tensor) -> Tensor:
         return F.log_softmax(input, self.dim, _stacklevel=5)
-
-    def extra_repr(self) -> str:
-        """The dimension."""
-        return f"dim={self.dim}"
 
 
 class Softmax2d(Module):
@@ -613,7 +323,7 @@ class Softmax2d(Module):
         torch.Size([1, 2, 3, 3])
     """
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Tensor) -> Tensor:
         """Softmax along dimension -3."""
         if input.dim() not in (3, 4):
             text = f"expected input to be 3D or 4D, but got {input.dim()}D instead"

@@ -1,4 +1,4 @@
-"""Losses as modules. Each calls the function of its name in `nn.functional`.
+"""Losses as modules, documented by their functions (see `function`).
 
 `size_average` and `reduce` are PyTorch's old way to say `reduction`; they are turned into it.
 """
@@ -9,10 +9,12 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from flambeau._core import Tensor
 from flambeau.nn import functional as F  # noqa: N812
 from flambeau.nn.messages import problem
 from flambeau.nn.modules.distance import PairwiseDistance
-from flambeau.nn.modules.module import Module
+from flambeau.nn.modules.function import FunctionModule
+from flambeau.nn.modules.module import Module  # noqa: F401 - also a name of this module
 
 __all__ = [
     "BCELoss", "BCEWithLogitsLoss", "CTCLoss", "CosineEmbeddingLoss", "CrossEntropyLoss",
@@ -35,7 +37,7 @@ def reduction_of(size_average: bool | None, reduce: bool | None) -> str:
     return name
 
 
-class _Loss(Module):
+class _Loss(FunctionModule):
     """A loss with a reduction.
 
     Args:
@@ -64,11 +66,11 @@ class _WeightedLoss(_Loss):
         weight: the weights, a buffer of the module; others as `_Loss`.
     """
 
-    weight: Any
+    weight: Tensor | None
 
     def __init__(
         self,
-        weight: Any = None,
+        weight: Tensor | None = None,
         size_average: bool | None = None,
         reduce: bool | None = None,
         reduction: str = "mean",
@@ -77,43 +79,17 @@ class _WeightedLoss(_Loss):
         self.register_buffer("weight", weight)
 
 
-class L1Loss(_Loss):
-    """|input - target|.
-
-    Example:
-        >>> nn.L1Loss()(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0]))
-        tensor(1.5000)
-    """
-
-    def forward(self, input: Any, target: Any) -> Any:  # noqa: A002
-        """`F.l1_loss`."""
+class L1Loss(_Loss, function="l1_loss"):
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.l1_loss(input, target, reduction=self.reduction)
 
 
-class MSELoss(_Loss):
-    """(input - target)^2.
-
-    Example:
-        >>> nn.MSELoss()(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0]))
-        tensor(2.5000)
-    """
-
-    def forward(self, input: Any, target: Any) -> Any:  # noqa: A002
-        """`F.mse_loss`."""
+class MSELoss(_Loss, function="mse_loss"):
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.mse_loss(input, target, reduction=self.reduction)
 
 
-class SmoothL1Loss(_Loss):
-    """Squared below `beta`, absolute above.
-
-    Args:
-        beta: where it changes.
-
-    Example:
-        >>> nn.SmoothL1Loss()(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0]))
-        tensor(1.)
-    """
-
+class SmoothL1Loss(_Loss, function="smooth_l1_loss"):
     def __init__(
         self,
         size_average: bool | None = None,
@@ -124,47 +100,27 @@ class SmoothL1Loss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.beta = beta
 
-    def forward(self, input: Any, target: Any) -> Any:  # noqa: A002
-        """`F.smooth_l1_loss`."""
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
 
 
-class HuberLoss(_Loss):
-    """Squared below `delta`, linear with slope `delta` above (Huber 1964).
-
-    Example:
-        >>> nn.HuberLoss()(torch.tensor([1.0, 2.0]), torch.tensor([0.0, 4.0]))
-        tensor(1.)
-    """
-
+class HuberLoss(_Loss, function="huber_loss"):
     __constants__ = ["reduction", "delta"]
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction=reduction)
         self.delta = delta
 
-    def forward(self, input: Any, target: Any) -> Any:  # noqa: A002
-        """`F.huber_loss`."""
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.huber_loss(input, target, reduction=self.reduction, delta=self.delta)
 
 
-class NLLLoss(_WeightedLoss):
-    """-input at the target class; the input holds log probabilities.
-
-    Args:
-        weight: per class.
-        ignore_index: a target that counts nothing.
-
-    Example:
-        >>> nn.NLLLoss()(torch.tensor([[-0.5, -2.0]]), torch.tensor([1]))
-        tensor(2.)
-    """
-
+class NLLLoss(_WeightedLoss, function="nll_loss"):
     __constants__ = ["ignore_index", "reduction"]
 
     def __init__(
         self,
-        weight: Any = None,
+        weight: Tensor | None = None,
         size_average: bool | None = None,
         ignore_index: int = -100,
         reduce: bool | None = None,
@@ -173,8 +129,7 @@ class NLLLoss(_WeightedLoss):
         super().__init__(weight, size_average, reduce, reduction)
         self.ignore_index = ignore_index
 
-    def forward(self, input: Any, target: Any) -> Any:  # noqa: A002
-        """`F.nll_loss`."""
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.nll_loss(
             input,
             target,
@@ -188,26 +143,12 @@ class NLLLoss2d(NLLLoss):
     """`NLLLoss` under its older name."""
 
 
-class CrossEntropyLoss(_WeightedLoss):
-    """Negative log softmax at the target class, or against target probabilities.
-
-    Args:
-        weight: per class.
-        ignore_index: a target class that counts nothing.
-        label_smoothing: fraction of the target spread evenly over all classes.
-
-    Shape: `(N, C, *)` and classes `(N, *)` or probabilities `(N, C, *)`.
-
-    Example:
-        >>> nn.CrossEntropyLoss()(torch.zeros(1, 4), torch.tensor([2]))
-        tensor(1.3863)
-    """
-
+class CrossEntropyLoss(_WeightedLoss, function="cross_entropy"):
     __constants__ = ["ignore_index", "reduction", "label_smoothing"]
 
     def __init__(
         self,
-        weight: Any = None,
+        weight: Tensor | None = None,
         size_average: bool | None = None,
         ignore_index: int = -100,
         reduce: bool | None = None,
@@ -215,11 +156,9 @@ class CrossEntropyLoss(_WeightedLoss):
         label_smoothing: float = 0.0,
     ) -> None:
         super().__init__(weight, size_average, reduce, reduction)
-        self.ignore_index = ignore_index
-        self.label_smoothing = label_smoothing
+        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
 
-    def forward(self, input: Any, target: Any) -> Any:  # noqa: A002
-        """`F.cross_entropy`."""
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.cross_entropy(
             input,
             target,
@@ -230,19 +169,7 @@ class CrossEntropyLoss(_WeightedLoss):
         )
 
 
-class PoissonNLLLoss(_Loss):
-    """Negative log likelihood of Poisson counts.
-
-    Args:
-        log_input: the input is the logarithm of the rate.
-        full: add Stirling's term.
-        eps: keeps the logarithm finite (log_input=False).
-
-    Example:
-        >>> nn.PoissonNLLLoss()(torch.zeros(2), torch.ones(2))
-        tensor(1.)
-    """
-
+class PoissonNLLLoss(_Loss, function="poisson_nll_loss"):
     __constants__ = ["log_input", "full", "eps", "reduction"]
 
     def __init__(
@@ -255,12 +182,9 @@ class PoissonNLLLoss(_Loss):
         reduction: str = "mean",
     ) -> None:
         super().__init__(size_average, reduce, reduction)
-        self.log_input = log_input
-        self.full = full
-        self.eps = eps
+        self.log_input, self.full, self.eps = log_input, full, eps
 
-    def forward(self, log_input: Any, target: Any) -> Any:
-        """`F.poisson_nll_loss`."""
+    def forward(self, log_input: Tensor, target: Tensor) -> Tensor:
         return F.poisson_nll_loss(
             log_input,
             target,
@@ -271,43 +195,20 @@ class PoissonNLLLoss(_Loss):
         )
 
 
-class GaussianNLLLoss(_Loss):
-    """Negative log likelihood of normal targets with given variances.
-
-    Args:
-        full: add the constant term.
-        eps: least variance.
-
-    Example:
-        >>> nn.GaussianNLLLoss()(torch.zeros(2), torch.ones(2), torch.ones(2))
-        tensor(0.5000)
-    """
-
+class GaussianNLLLoss(_Loss, function="gaussian_nll_loss"):
     __constants__ = ["full", "eps", "reduction"]
 
     def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
         super().__init__(None, None, reduction)
-        self.full = full
-        self.eps = eps
+        self.full, self.eps = full, eps
 
-    def forward(self, input: Any, target: Any, var: Any) -> Any:  # noqa: A002
-        """`F.gaussian_nll_loss`."""
+    def forward(self, input: Tensor, target: Tensor, var: Tensor) -> Tensor:
         return F.gaussian_nll_loss(
             input, target, var, full=self.full, eps=self.eps, reduction=self.reduction
         )
 
 
-class KLDivLoss(_Loss):
-    """Kullback-Leibler divergence; the input holds log probabilities.
-
-    Args:
-        log_target: the target does, too.
-
-    Example:
-        >>> nn.KLDivLoss(reduction="sum")(torch.zeros(2), torch.ones(2))
-        tensor(0.)
-    """
-
+class KLDivLoss(_Loss, function="kl_div"):
     __constants__ = ["reduction"]
 
     def __init__(
@@ -320,69 +221,38 @@ class KLDivLoss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.log_target = log_target
 
-    def forward(self, input: Any, target: Any) -> Any:  # noqa: A002
-        """`F.kl_div`."""
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
 
 
-class BCELoss(_WeightedLoss):
-    """Binary cross entropy of probabilities.
-
-    Args:
-        weight: per element of a batch.
-
-    Example:
-        >>> nn.BCELoss()(torch.tensor([0.5, 0.5]), torch.tensor([0.0, 1.0]))
-        tensor(0.6931)
-    """
-
-    def forward(self, input: Any, target: Any) -> Any:  # noqa: A002
-        """`F.binary_cross_entropy`."""
+class BCELoss(_WeightedLoss, function="binary_cross_entropy"):
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
 
 
-class BCEWithLogitsLoss(_Loss):
-    """Binary cross entropy of sigmoid(input), computed without overflow.
-
-    Args:
-        weight: per element of a batch.
-        pos_weight: weight of positive targets, per class.
-
-    Example:
-        >>> nn.BCEWithLogitsLoss()(torch.zeros(2), torch.tensor([0.0, 1.0]))
-        tensor(0.6931)
-    """
-
-    weight: Any
-    pos_weight: Any
+class BCEWithLogitsLoss(_Loss, function="binary_cross_entropy_with_logits"):
+    weight: Tensor | None
+    pos_weight: Tensor | None
 
     def __init__(
         self,
-        weight: Any = None,
+        weight: Tensor | None = None,
         size_average: bool | None = None,
         reduce: bool | None = None,
         reduction: str = "mean",
-        pos_weight: Any = None,
+        pos_weight: Tensor | None = None,
     ) -> None:
         super().__init__(size_average, reduce, reduction)
         self.register_buffer("weight", weight)
         self.register_buffer("pos_weight", pos_weight)
 
-    def forward(self, input: Any, target: Any) -> Any:  # noqa: A002
-        """`F.binary_cross_entropy_with_logits`."""
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(
             input, target, self.weight, pos_weight=self.pos_weight, reduction=self.reduction
         )
 
 
-class HingeEmbeddingLoss(_Loss):
-    """x where the target is 1, max(0, margin - x) where it is -1.
-
-    Example:
-        >>> nn.HingeEmbeddingLoss()(torch.tensor([0.5, 0.5]), torch.tensor([1.0, -1.0]))
-        tensor(0.5000)
-    """
-
+class HingeEmbeddingLoss(_Loss, function="hinge_embedding_loss"):
     __constants__ = ["margin", "reduction"]
 
     def __init__(
@@ -395,63 +265,28 @@ class HingeEmbeddingLoss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.margin = margin
 
-    def forward(self, input: Any, target: Any) -> Any:  # noqa: A002
-        """`F.hinge_embedding_loss`."""
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
 
 
-class MultiLabelMarginLoss(_Loss):
-    """Hinge loss of several classes per sample.
-
-    Example:
-        >>> nn.MultiLabelMarginLoss()(torch.tensor([[0.1, 0.2, 0.4]]), torch.tensor([[2, -1, 0]]))
-        tensor(0.5000)
-    """
-
-    def forward(self, input: Any, target: Any) -> Any:  # noqa: A002
-        """`F.multilabel_margin_loss`."""
+class MultiLabelMarginLoss(_Loss, function="multilabel_margin_loss"):
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multilabel_margin_loss(input, target, reduction=self.reduction)
 
 
-class MultiLabelSoftMarginLoss(_WeightedLoss):
-    """Binary cross entropy per class, averaged over classes.
-
-    Args:
-        weight: per class.
-
-    Example:
-        >>> nn.MultiLabelSoftMarginLoss()(torch.zeros(1, 3), torch.ones(1, 3))
-        tensor(0.6931)
-    """
-
-    def forward(self, input: Any, target: Any) -> Any:  # noqa: A002
-        """`F.multilabel_soft_margin_loss`."""
+class MultiLabelSoftMarginLoss(_WeightedLoss, function="multilabel_soft_margin_loss"):
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multilabel_soft_margin_loss(
             input, target, weight=self.weight, reduction=self.reduction
         )
 
 
-class SoftMarginLoss(_Loss):
-    """log(1 + exp(-target * input)).
-
-    Example:
-        >>> nn.SoftMarginLoss()(torch.zeros(2), torch.tensor([1.0, -1.0]))
-        tensor(0.6931)
-    """
-
-    def forward(self, input: Any, target: Any) -> Any:  # noqa: A002
-        """`F.soft_margin_loss`."""
+class SoftMarginLoss(_Loss, function="soft_margin_loss"):
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.soft_margin_loss(input, target, reduction=self.reduction)
 
 
-class CosineEmbeddingLoss(_Loss):
-    """1 - cosine where the target is 1, max(0, cosine - margin) where it is -1.
-
-    Example:
-        >>> nn.CosineEmbeddingLoss()(torch.ones(1, 2), torch.ones(1, 2), torch.tensor([-1.0]))
-        tensor(1.)
-    """
-
+class CosineEmbeddingLoss(_Loss, function="cosine_embedding_loss"):
     __constants__ = ["margin", "reduction"]
 
     def __init__(
@@ -464,21 +299,13 @@ class CosineEmbeddingLoss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.margin = margin
 
-    def forward(self, input1: Any, input2: Any, target: Any) -> Any:
-        """`F.cosine_embedding_loss`."""
+    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         return F.cosine_embedding_loss(
             input1, input2, target, margin=self.margin, reduction=self.reduction
         )
 
 
-class MarginRankingLoss(_Loss):
-    """max(0, -target * (input1 - input2) + margin).
-
-    Example:
-        >>> nn.MarginRankingLoss()(torch.tensor([1.0]), torch.tensor([3.0]), torch.tensor([1.0]))
-        tensor(2.)
-    """
-
+class MarginRankingLoss(_Loss, function="margin_ranking_loss"):
     __constants__ = ["margin", "reduction"]
 
     def __init__(
@@ -491,33 +318,20 @@ class MarginRankingLoss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.margin = margin
 
-    def forward(self, input1: Any, input2: Any, target: Any) -> Any:
-        """`F.margin_ranking_loss`."""
+    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         return F.margin_ranking_loss(
             input1, input2, target, margin=self.margin, reduction=self.reduction
         )
 
 
-class MultiMarginLoss(_WeightedLoss):
-    """Hinge loss of one class per sample.
-
-    Args:
-        p: exponent, 1 or 2.
-        margin: how much better the target class must be.
-        weight: per class.
-
-    Example:
-        >>> nn.MultiMarginLoss()(torch.tensor([[0.1, 0.2, 0.4]]), torch.tensor([2]))
-        tensor(0.5000)
-    """
-
+class MultiMarginLoss(_WeightedLoss, function="multi_margin_loss"):
     __constants__ = ["p", "margin", "reduction"]
 
     def __init__(
         self,
         p: int = 1,
         margin: float = 1.0,
-        weight: Any = None,
+        weight: Tensor | None = None,
         size_average: bool | None = None,
         reduce: bool | None = None,
         reduction: str = "mean",
@@ -528,11 +342,9 @@ class MultiMarginLoss(_WeightedLoss):
         if weight is not None and weight.dim() != 1:
             text = f"weight must be 1-dimensional, got {weight.dim()} dimensions"
             raise ValueError(problem("MultiMarginLoss", text, "one weight per class"))
-        self.p = p
-        self.margin = margin
+        self.p, self.margin = p, margin
 
-    def forward(self, input: Any, target: Any) -> Any:  # noqa: A002
-        """`F.multi_margin_loss`."""
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multi_margin_loss(
             input,
             target,
@@ -543,19 +355,7 @@ class MultiMarginLoss(_WeightedLoss):
         )
 
 
-class TripletMarginLoss(_Loss):
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin).
-
-    Args:
-        margin: how much farther the negative must be.
-        p, eps: of the distance.
-        swap: use d(positive, negative) where it is smaller.
-
-    Example:
-        >>> nn.TripletMarginLoss()(torch.zeros(1, 2), torch.zeros(1, 2), torch.zeros(1, 2))
-        tensor(1.)
-    """
-
+class TripletMarginLoss(_Loss, function="triplet_margin_loss"):
     __constants__ = ["margin", "p", "eps", "swap", "reduction"]
 
     def __init__(
@@ -572,13 +372,9 @@ class TripletMarginLoss(_Loss):
         if margin <= 0:
             text = f"TripletMarginLoss: expected margin to be greater than 0, got {margin} instead"
             raise ValueError(problem("TripletMarginLoss", text, "margin=1.0"))
-        self.margin = margin
-        self.p = p
-        self.eps = eps
-        self.swap = swap
+        self.margin, self.p, self.eps, self.swap = margin, p, eps, swap
 
-    def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:
-        """`F.triplet_margin_loss`."""
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         return F.triplet_margin_loss(
             anchor,
             positive,
@@ -591,20 +387,13 @@ class TripletMarginLoss(_Loss):
         )
 
 
-class TripletMarginWithDistanceLoss(_Loss):
-    """`TripletMarginLoss` with any distance.
-
-    Args:
-        distance_function: of two tensors; `PairwiseDistance()` when None.
-        margin, swap: as in `TripletMarginLoss`.
-    """
-
+class TripletMarginWithDistanceLoss(_Loss, function="triplet_margin_with_distance_loss"):
     __constants__ = ["margin", "swap", "reduction"]
 
     def __init__(
         self,
         *,
-        distance_function: Callable[[Any, Any], Any] | None = None,
+        distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
         margin: float = 1.0,
         swap: bool = False,
         reduction: str = "mean",
@@ -617,11 +406,9 @@ class TripletMarginWithDistanceLoss(_Loss):
         self.distance_function = (
             distance_function if distance_function is not None else PairwiseDistance()
         )
-        self.margin = margin
-        self.swap = swap
+        self.margin, self.swap = margin, swap
 
-    def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:
-        """`F.triplet_margin_with_distance_loss`."""
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         return F.triplet_margin_with_distance_loss(
             anchor,
             positive,
@@ -633,25 +420,18 @@ class TripletMarginWithDistanceLoss(_Loss):
         )
 
 
-class CTCLoss(_Loss):
-    """Connectionist temporal classification (Graves et al. 2006).
-
-    Args:
-        blank: index of the blank label.
-        zero_infinity: zero infinite losses and their gradients.
-    """
-
+class CTCLoss(_Loss, function="ctc_loss"):
     __constants__ = ["blank", "reduction"]
 
     def __init__(
         self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False
     ) -> None:
         super().__init__(reduction=reduction)
-        self.blank = blank
-        self.zero_infinity = zero_infinity
+        self.blank, self.zero_infinity = blank, zero_infinity
 
-    def forward(self, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any) -> Any:
-        """`F.ctc_loss`."""
+    def forward(
+        self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any
+    ) -> Tensor:
         return F.ctc_loss(
             log_probs,
             targets,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
+from flambeau._core import Tensor
 from flambeau.nn import functional as F  # noqa: N812
 from flambeau.nn.messages import problem
 from flambeau.nn.modules.module import Module
@@ -29,14 +30,33 @@ class _Pad(Module):
     """
 
     __constants__ = ["padding"]
+    _what = ""
     _mode: str
     _ndim: int
 
-    def __init__(self, padding: Any) -> None:
+    def __init_subclass__(cls, ndim: int = 0) -> None:
+        super().__init_subclass__()
+        if ndim:
+            cls._ndim = ndim
+            cls.__doc__ = cls._page(ndim)
+
+    @classmethod
+    def _page(cls, ndim: int, arguments: str = "1") -> str:
+        dims = f"{ndim} dimensions" if ndim > 1 else "dimension"
+        sizes = (9, 9) if ndim == 2 else (9,) if ndim == 1 else (5, 5, 5)
+        before, after = (", ".join(str(n + k) for n in sizes) for k in (0, 2))
+        return f"""{cls._what} of the last {dims}.
+
+    Example:
+        >>> nn.{cls.__name__}({arguments})(torch.zeros(2, 4, {before}, device="meta")).shape
+        torch.Size([2, 4, {after}])
+    """
+
+    def __init__(self, padding: int | Sequence[int]) -> None:
         super().__init__()
         self.padding = ntuple(padding, 2 * self._ndim)
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Tensor) -> Tensor:
         """The padded input."""
         return F.pad(input, self.padding, self._mode)
 
@@ -54,12 +74,17 @@ class _ConstantPadNd(_Pad):
     """
 
     __constants__ = ["padding", "value"]
+    _what = "Constant padding"
 
-    def __init__(self, padding: Any, value: float) -> None:
+    @classmethod
+    def _page(cls, ndim: int, arguments: str = "1, 0.5") -> str:
+        return super()._page(ndim, arguments)
+
+    def __init__(self, padding: int | Sequence[int], value: float) -> None:
         super().__init__(padding)
         self.value = value
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Tensor) -> Tensor:
         """The padded input."""
         return F.pad(input, self.padding, "constant", self.value)
 
@@ -68,43 +93,25 @@ class _ConstantPadNd(_Pad):
         return f"padding={self.padding}, value={self.value}"
 
 
-class ConstantPad1d(_ConstantPadNd):
-    """Constant padding of the last dimension.
-
-    Example:
-        >>> nn.ConstantPad1d(1, 0.5)(torch.zeros(2, 4, 9, device="meta")).shape
-        torch.Size([2, 4, 11])
-    """
-
-    _ndim = 1
+class ConstantPad1d(_ConstantPadNd, ndim=1): ...
 
 
-class ConstantPad2d(_ConstantPadNd):
-    """Constant padding of the last 2 dimensions.
-
-    Example:
-        >>> nn.ConstantPad2d(1, 0.5)(torch.zeros(2, 4, 9, 9, device="meta")).shape
-        torch.Size([2, 4, 11, 11])
-    """
-
-    _ndim = 2
+class ConstantPad2d(_ConstantPadNd, ndim=2): ...
 
 
-class ConstantPad3d(_ConstantPadNd):
-    """Constant padding of the last 3 dimensions.
-
-    Example:
-        >>> nn.ConstantPad3d(1, 0.5)(torch.zeros(2, 4, 5, 5, 5, device="meta")).shape
-        torch.Size([2, 4, 7, 7, 7])
-    """
-
-    _ndim = 3
+class ConstantPad3d(_ConstantPadNd, ndim=3): ...
 
 
 class _ZeroPad(_Pad):
     """Padding with 0: `ConstantPad<n>d` with this constructor."""
 
-    def __init__(self, padding: Any) -> None:
+    _what = "Zero padding"
+
+    @classmethod
+    def _page(cls, ndim: int, arguments: str = "1") -> str:
+        return super()._page(ndim, arguments)
+
+    def __init__(self, padding: int | Sequence[int]) -> None:
         super().__init__(padding, 0.0)  # type: ignore[call-arg]
 
     def extra_repr(self) -> str:
@@ -112,123 +119,45 @@ class _ZeroPad(_Pad):
         return f"{self.padding}"
 
 
-class ZeroPad1d(_ZeroPad, ConstantPad1d):
-    """Zero padding of the last dimension.
-
-    Example:
-        >>> nn.ZeroPad1d(1)(torch.zeros(2, 4, 9, device="meta")).shape
-        torch.Size([2, 4, 11])
-    """
-
-    _ndim = 1
+class ZeroPad1d(_ZeroPad, ConstantPad1d, ndim=1): ...
 
 
-class ZeroPad2d(_ZeroPad, ConstantPad2d):
-    """Zero padding of the last 2 dimensions.
-
-    Example:
-        >>> nn.ZeroPad2d(1)(torch.zeros(2, 4, 9, 9, device="meta")).shape
-        torch.Size([2, 4, 11, 11])
-    """
-
-    _ndim = 2
+class ZeroPad2d(_ZeroPad, ConstantPad2d, ndim=2): ...
 
 
-class ZeroPad3d(_ZeroPad, ConstantPad3d):
-    """Zero padding of the last 3 dimensions.
-
-    Example:
-        >>> nn.ZeroPad3d(1)(torch.zeros(2, 4, 5, 5, 5, device="meta")).shape
-        torch.Size([2, 4, 7, 7, 7])
-    """
-
-    _ndim = 3
+class ZeroPad3d(_ZeroPad, ConstantPad3d, ndim=3): ...
 
 
 class _ReflectionPadNd(_Pad):
-    """Padding that mirrors at the border."""
-
-    _mode = "reflect"
+    _what, _mode = "Padding that mirrors at the border", "reflect"
 
 
-class ReflectionPad1d(_ReflectionPadNd):
-    """Padding that mirrors at the border of the last dimension.
-
-    Example:
-        >>> nn.ReflectionPad1d(1)(torch.zeros(2, 4, 9, device="meta")).shape
-        torch.Size([2, 4, 11])
-    """
-
-    _ndim = 1
+class ReflectionPad1d(_ReflectionPadNd, ndim=1): ...
 
 
-class ReflectionPad2d(_ReflectionPadNd):
-    """Padding that mirrors at the border of the last 2 dimensions.
-
-    Example:
-        >>> nn.ReflectionPad2d(1)(torch.zeros(2, 4, 9, 9, device="meta")).shape
-        torch.Size([2, 4, 11, 11])
-    """
-
-    _ndim = 2
+class ReflectionPad2d(_ReflectionPadNd, ndim=2): ...
 
 
-class ReflectionPad3d(_ReflectionPadNd):
-    """Padding that mirrors at the border of the last 3 dimensions.
-
-    Example:
-        >>> nn.ReflectionPad3d(1)(torch.zeros(2, 4, 5, 5, 5, device="meta")).shape
-        torch.Size([2, 4, 7, 7, 7])
-    """
-
-    _ndim = 3
+class ReflectionPad3d(_ReflectionPadNd, ndim=3): ...
 
 
 class _ReplicationPadNd(_Pad):
-    """Padding that repeats the border."""
-
-    _mode = "replicate"
+    _what, _mode = "Padding that repeats the border", "replicate"
 
 
-class ReplicationPad1d(_ReplicationPadNd):
-    """Padding that repeats the border of the last dimension.
-
-    Example:
-        >>> nn.ReplicationPad1d(1)(torch.zeros(2, 4, 9, device="meta")).shape
-        torch.Size([2, 4, 11])
-    """
-
-    _ndim = 1
+class ReplicationPad1d(_ReplicationPadNd, ndim=1): ...
 
 
-class ReplicationPad2d(_ReplicationPadNd):
-    """Padding that repeats the border of the last 2 dimensions.
-
-    Example:
-        >>> nn.ReplicationPad2d(1)(torch.zeros(2, 4, 9, 9, device="meta")).shape
-        torch.Size([2, 4, 11, 11])
-    """
-
-    _ndim = 2
+class ReplicationPad2d(_ReplicationPadNd, ndim=2): ...
 
 
-class ReplicationPad3d(_ReplicationPadNd):
-    """Padding that repeats the border of the last 3 dimensions.
-
-    Example:
-        >>> nn.ReplicationPad3d(1)(torch.zeros(2, 4, 5, 5, 5, device="meta")).shape
-        torch.Size([2, 4, 7, 7, 7])
-    """
-
-    _ndim = 3
+class ReplicationPad3d(_ReplicationPadNd, ndim=3): ...
 
 
 class _CircularPadNd(_Pad):
-    """Padding that wraps around."""
+    _what, _mode = "Circular padding", "circular"
 
-    _mode = "circular"
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Tensor) -> Tensor:
         """The padded input."""
         if input.dim() not in (self._ndim + 1, self._ndim + 2):
             text = (
@@ -238,34 +167,10 @@ class _CircularPadNd(_Pad):
         return super().forward(input)
 
 
-class CircularPad1d(_CircularPadNd):
-    """Circular padding of the last dimension.
-
-    Example:
-        >>> nn.CircularPad1d(1)(torch.zeros(2, 4, 9, device="meta")).shape
-        torch.Size([2, 4, 11])
-    """
-
-    _ndim = 1
+class CircularPad1d(_CircularPadNd, ndim=1): ...
 
 
-class CircularPad2d(_CircularPadNd):
-    """Circular padding of the last 2 dimensions.
-
-    Example:
-        >>> nn.CircularPad2d(1)(torch.zeros(2, 4, 9, 9, device="meta")).shape
-        torch.Size([2, 4, 11, 11])
-    """
-
-    _ndim = 2
+class CircularPad2d(_CircularPadNd, ndim=2): ...
 
 
-class CircularPad3d(_CircularPadNd):
-    """Circular padding of the last 3 dimensions.
-
-    Example:
-        >>> nn.CircularPad3d(1)(torch.zeros(2, 4, 5, 5, 5, device="meta")).shape
-        torch.Size([2, 4, 7, 7, 7])
-    """
-
-    _ndim = 3
+class CircularPad3d(_CircularPadNd, ndim=3): ...

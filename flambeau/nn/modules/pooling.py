@@ -1,11 +1,14 @@
-"""Pooling layers."""
+"""Pooling layers, documented by their functions (see `function`)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from flambeau._core import Tensor
 from flambeau.nn import functional as F  # noqa: N812
 from flambeau.nn.messages import problem
+from flambeau.nn.modules.function import FunctionModule
 from flambeau.nn.modules.module import Module
 from flambeau.nn.modules.utils import (
     _pair,  # noqa: F401 - also names of this module
@@ -22,7 +25,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _MaxPoolNd(Module):
+class _MaxPoolNd(FunctionModule, shown="kernel_size stride padding dilation ceil_mode"):
     """The largest number of each window.
 
     Args:
@@ -48,19 +51,10 @@ class _MaxPoolNd(Module):
         super().__init__()
         self.kernel_size = kernel_size
         self.stride = stride if stride is not None else kernel_size
-        self.padding = padding
-        self.dilation = dilation
-        self.return_indices = return_indices
+        self.padding, self.dilation, self.return_indices = padding, dilation, return_indices
         self.ceil_mode = ceil_mode
 
-    def extra_repr(self) -> str:
-        """The options."""
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
-            f"dilation={self.dilation}, ceil_mode={self.ceil_mode}"
-        )
-
-    def _pool(self, function: Any, input: Any) -> Any:  # noqa: A002
+    def _pool(self, function: Callable[..., Any], input: Tensor) -> Any:
         return function(
             input,
             self.kernel_size,
@@ -72,46 +66,22 @@ class _MaxPoolNd(Module):
         )
 
 
-class MaxPool1d(_MaxPoolNd):
-    """Max pooling of `(N, C, L)` or `(C, L)`.
-
-    Example:
-        >>> nn.MaxPool1d(2)(torch.zeros(2, 4, 9, device="meta")).shape
-        torch.Size([2, 4, 4])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.max_pool1d`."""
+class MaxPool1d(_MaxPoolNd, function="max_pool1d"):
+    def forward(self, input: Tensor) -> Any:
         return self._pool(F.max_pool1d, input)
 
 
-class MaxPool2d(_MaxPoolNd):
-    """Max pooling of `(N, C, H, W)` or `(C, H, W)`.
-
-    Example:
-        >>> nn.MaxPool2d(2)(torch.zeros(2, 4, 9, 9, device="meta")).shape
-        torch.Size([2, 4, 4, 4])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.max_pool2d`."""
+class MaxPool2d(_MaxPoolNd, function="max_pool2d"):
+    def forward(self, input: Tensor) -> Any:
         return self._pool(F.max_pool2d, input)
 
 
-class MaxPool3d(_MaxPoolNd):
-    """Max pooling of `(N, C, D, H, W)` or `(C, D, H, W)`.
-
-    Example:
-        >>> nn.MaxPool3d(2)(torch.zeros(2, 4, 5, 5, 5, device="meta")).shape
-        torch.Size([2, 4, 2, 2, 2])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.max_pool3d`."""
+class MaxPool3d(_MaxPoolNd, function="max_pool3d"):
+    def forward(self, input: Tensor) -> Any:
         return self._pool(F.max_pool3d, input)
 
 
-class _MaxUnpoolNd(Module):
+class _MaxUnpoolNd(FunctionModule, shown="kernel_size stride padding"):
     """Puts maxima back where they were; the rest is 0.
 
     Args:
@@ -126,11 +96,7 @@ class _MaxUnpoolNd(Module):
         self.stride = ntuple(stride if stride is not None else kernel_size, self._ndim)
         self.padding = ntuple(padding, self._ndim)
 
-    def extra_repr(self) -> str:
-        """The options."""
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
-
-    def forward(self, input: Any, indices: Any, output_size: Any = None) -> Any:  # noqa: A002
+    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
         """`F.max_unpool{1,2,3}d`."""
         unpool = (F.max_unpool1d, F.max_unpool2d, F.max_unpool3d)[self._ndim - 1]
         return unpool(input, indices, self.kernel_size, self.stride, self.padding, output_size)
@@ -192,7 +158,7 @@ class _FractionalMaxPoolNd(Module):
             text = f"output_ratio must be between 0 and 1 (got {output_ratio})"
             raise ValueError(problem(name, text, "output_ratio=0.5"))
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Tensor) -> Any:
         """`F.fractional_max_pool{2,3}d`."""
         pool = (F.fractional_max_pool2d, F.fractional_max_pool3d)[self._ndim - 2]
         sizes = (self.kernel_size, self.output_size, self.output_ratio, self.return_indices)
@@ -211,29 +177,13 @@ class FractionalMaxPool3d(_FractionalMaxPoolNd):
     _ndim = 3
 
 
-class _AvgPoolNd(Module):
+class _AvgPoolNd(FunctionModule, shown="kernel_size stride padding"):
     """Average pooling in any number of dimensions."""
 
     __constants__ = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"]
 
-    def extra_repr(self) -> str:
-        """The options."""
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
-
-class AvgPool1d(_AvgPoolNd):
-    """Average pooling of `(N, C, L)` or `(C, L)`.
-
-    Args:
-        kernel_size, stride, padding: sizes; stride is the kernel size when None.
-        ceil_mode: keep windows that start inside and end outside.
-        count_include_pad: whether padding counts in the average.
-
-    Example:
-        >>> nn.AvgPool1d(2)(torch.zeros(2, 4, 9, device="meta")).shape
-        torch.Size([2, 4, 4])
-    """
-
+class AvgPool1d(_AvgPoolNd, function="avg_pool1d"):
     def __init__(
         self,
         kernel_size: Any,
@@ -246,11 +196,9 @@ class AvgPool1d(_AvgPoolNd):
         self.kernel_size = ntuple(kernel_size, 1)
         self.stride = ntuple(stride if stride is not None else kernel_size, 1)
         self.padding = ntuple(padding, 1)
-        self.ceil_mode = ceil_mode
-        self.count_include_pad = count_include_pad
+        self.ceil_mode, self.count_include_pad = ceil_mode, count_include_pad
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.avg_pool1d`."""
+    def forward(self, input: Tensor) -> Tensor:
         return F.avg_pool1d(
             input,
             self.kernel_size,
@@ -287,12 +235,10 @@ class _AvgPoolOfImages(_AvgPoolNd):
         super().__init__()
         self.kernel_size = kernel_size
         self.stride = stride if stride is not None else kernel_size
-        self.padding = padding
-        self.ceil_mode = ceil_mode
-        self.count_include_pad = count_include_pad
+        self.padding, self.ceil_mode, self.count_include_pad = padding, ceil_mode, count_include_pad
         self.divisor_override = divisor_override
 
-    def _pool(self, function: Any, input: Any) -> Any:  # noqa: A002
+    def _pool(self, function: Callable[..., Any], input: Tensor) -> Any:
         return function(
             input,
             self.kernel_size,
@@ -304,33 +250,17 @@ class _AvgPoolOfImages(_AvgPoolNd):
         )
 
 
-class AvgPool2d(_AvgPoolOfImages):
-    """Average pooling of `(N, C, H, W)` or `(C, H, W)`.
-
-    Example:
-        >>> nn.AvgPool2d(2)(torch.zeros(2, 4, 9, 9, device="meta")).shape
-        torch.Size([2, 4, 4, 4])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.avg_pool2d`."""
+class AvgPool2d(_AvgPoolOfImages, function="avg_pool2d"):
+    def forward(self, input: Tensor) -> Tensor:
         return self._pool(F.avg_pool2d, input)
 
 
-class AvgPool3d(_AvgPoolOfImages):
-    """Average pooling of `(N, C, D, H, W)` or `(C, D, H, W)`.
-
-    Example:
-        >>> nn.AvgPool3d(2)(torch.zeros(2, 4, 5, 5, 5, device="meta")).shape
-        torch.Size([2, 4, 2, 2, 2])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.avg_pool3d`."""
+class AvgPool3d(_AvgPoolOfImages, function="avg_pool3d"):
+    def forward(self, input: Tensor) -> Tensor:
         return self._pool(F.avg_pool3d, input)
 
 
-class _LPPoolNd(Module):
+class _LPPoolNd(FunctionModule, shown="norm_type kernel_size stride ceil_mode"):
     """The p-norm of each window.
 
     Args:
@@ -345,62 +275,29 @@ class _LPPoolNd(Module):
         self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
     ) -> None:
         super().__init__()
-        self.norm_type = norm_type
-        self.kernel_size = kernel_size
-        self.stride = stride
+        self.norm_type, self.kernel_size, self.stride = norm_type, kernel_size, stride
         self.ceil_mode = ceil_mode
 
-    def extra_repr(self) -> str:
-        """The options."""
-        return (
-            f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, "
-            f"ceil_mode={self.ceil_mode}"
-        )
-
-    def _pool(self, function: Any, input: Any) -> Any:  # noqa: A002
+    def _pool(self, function: Callable[..., Any], input: Tensor) -> Any:
         return function(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
 
-class LPPool1d(_LPPoolNd):
-    """Norm pooling of `(N, C, L)` or `(C, L)`.
-
-    Example:
-        >>> nn.LPPool1d(2, 2)(torch.ones(2, 4, 9, device="meta")).shape
-        torch.Size([2, 4, 4])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.lp_pool1d`."""
+class LPPool1d(_LPPoolNd, function="lp_pool1d"):
+    def forward(self, input: Tensor) -> Tensor:
         return self._pool(F.lp_pool1d, input)
 
 
-class LPPool2d(_LPPoolNd):
-    """Norm pooling of `(N, C, H, W)` or `(C, H, W)`.
-
-    Example:
-        >>> nn.LPPool2d(2, 2)(torch.ones(2, 4, 9, 9, device="meta")).shape
-        torch.Size([2, 4, 4, 4])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.lp_pool2d`."""
+class LPPool2d(_LPPoolNd, function="lp_pool2d"):
+    def forward(self, input: Tensor) -> Tensor:
         return self._pool(F.lp_pool2d, input)
 
 
-class LPPool3d(_LPPoolNd):
-    """Norm pooling of `(N, C, D, H, W)` or `(C, D, H, W)`.
-
-    Example:
-        >>> nn.LPPool3d(2, 2)(torch.ones(2, 4, 5, 5, 5, device="meta")).shape
-        torch.Size([2, 4, 2, 2, 2])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.lp_pool3d`."""
+class LPPool3d(_LPPoolNd, function="lp_pool3d"):
+    def forward(self, input: Tensor) -> Tensor:
         return self._pool(F.lp_pool3d, input)
 
 
-class _AdaptiveAvgPoolNd(Module):
+class _AdaptiveAvgPoolNd(FunctionModule, shown="output_size"):
     """Average pooling to a given output size.
 
     Args:
@@ -413,51 +310,23 @@ class _AdaptiveAvgPoolNd(Module):
         super().__init__()
         self.output_size = output_size
 
-    def extra_repr(self) -> str:
-        """The output size."""
-        return f"output_size={self.output_size}"
 
-
-class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
-    """Adaptive average pooling of `(N, C, L)` or `(C, L)`.
-
-    Example:
-        >>> nn.AdaptiveAvgPool1d(3)(torch.zeros(2, 4, 9, device="meta")).shape
-        torch.Size([2, 4, 3])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.adaptive_avg_pool1d`."""
+class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd, function="adaptive_avg_pool1d"):
+    def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool1d(input, self.output_size)
 
 
-class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
-    """Adaptive average pooling of `(N, C, H, W)` or `(C, H, W)`.
-
-    Example:
-        >>> nn.AdaptiveAvgPool2d(3)(torch.zeros(2, 4, 9, 9, device="meta")).shape
-        torch.Size([2, 4, 3, 3])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.adaptive_avg_pool2d`."""
+class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd, function="adaptive_avg_pool2d"):
+    def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool2d(input, self.output_size)
 
 
-class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
-    """Adaptive average pooling of `(N, C, D, H, W)` or `(C, D, H, W)`.
-
-    Example:
-        >>> nn.AdaptiveAvgPool3d(3)(torch.zeros(2, 4, 5, 5, 5, device="meta")).shape
-        torch.Size([2, 4, 3, 3, 3])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.adaptive_avg_pool3d`."""
+class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd, function="adaptive_avg_pool3d"):
+    def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool3d(input, self.output_size)
 
 
-class _AdaptiveMaxPoolNd(Module):
+class _AdaptiveMaxPoolNd(FunctionModule, shown="output_size"):
     """Max pooling to a given output size.
 
     Args:
@@ -469,48 +338,19 @@ class _AdaptiveMaxPoolNd(Module):
 
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
         super().__init__()
-        self.output_size = output_size
-        self.return_indices = return_indices
-
-    def extra_repr(self) -> str:
-        """The output size."""
-        return f"output_size={self.output_size}"
+        self.output_size, self.return_indices = output_size, return_indices
 
 
-class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
-    """Adaptive max pooling of `(N, C, L)` or `(C, L)`.
-
-    Example:
-        >>> nn.AdaptiveMaxPool1d(3)(torch.zeros(2, 4, 9, device="meta")).shape
-        torch.Size([2, 4, 3])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.adaptive_max_pool1d`."""
+class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd, function="adaptive_max_pool1d"):
+    def forward(self, input: Tensor) -> Any:
         return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
 
 
-class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
-    """Adaptive max pooling of `(N, C, H, W)` or `(C, H, W)`.
-
-    Example:
-        >>> nn.AdaptiveMaxPool2d(3)(torch.zeros(2, 4, 9, 9, device="meta")).shape
-        torch.Size([2, 4, 3, 3])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.adaptive_max_pool2d`."""
+class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd, function="adaptive_max_pool2d"):
+    def forward(self, input: Tensor) -> Any:
         return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
 
 
-class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
-    """Adaptive max pooling of `(N, C, D, H, W)` or `(C, D, H, W)`.
-
-    Example:
-        >>> nn.AdaptiveMaxPool3d(3)(torch.zeros(2, 4, 5, 5, 5, device="meta")).shape
-        torch.Size([2, 4, 3, 3, 3])
-    """
-
-    def forward(self, input: Any) -> Any:  # noqa: A002
-        """`F.adaptive_max_pool3d`."""
+class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd, function="adaptive_max_pool3d"):
+    def forward(self, input: Tensor) -> Any:
         return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
