@@ -22,7 +22,7 @@ FILES = {title: code for title, code in BLOCKS if title.endswith(".py")}
 PROGRAMS = {  # the program that follows a file
     BLOCKS[i - 1][0]: code for i, (title, code) in enumerate(BLOCKS) if title == "a program"
 }
-OPERATOR, PRIMITIVE, TARGET = FILES
+OPERATOR, LAYER, OPTIMIZER, PRIMITIVE, TARGET = FILES
 
 
 def link(source: Path, target: Path, without: frozenset[str]) -> None:
@@ -62,13 +62,21 @@ def check(folder: Path, *words: str) -> str:
 WHERE = "import flambeau; print(flambeau.__file__)"
 
 
-@pytest.mark.parametrize("name", [OPERATOR, PRIMITIVE])
+@pytest.mark.parametrize("name", [OPERATOR, OPTIMIZER, PRIMITIVE])
 def test_one_file(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "checkout"
     folder.mkdir()
     lay_out(folder, {name: FILES[name]})
     assert check(folder, "-c", WHERE).strip() == str(folder / "flambeau" / "__init__.py")
     check(folder, "-c", PROGRAMS[name])
+
+
+def test_operator_with_its_layer(tmp_path: Path) -> None:
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    lay_out(folder, {name: FILES[name] for name in (OPERATOR, LAYER)})
+    check(folder, "-c", PROGRAMS[OPERATOR])
+    check(folder, "-c", PROGRAMS[LAYER])
 
 
 def test_operators_tests_take_it(tmp_path: Path) -> None:

@@ -313,6 +313,7 @@ def _names(module: Any) -> dict[str, Any]:
     """Names of a module: those of PyTorch's module, those that it lists, and its own."""
     from flambeau._core import Op, dtype
     from flambeau.core.install import namespace
+    from flambeau.ir.modules import module_names
     from flambeau.runtime.missing import public_names
 
     path = module.__name__.removeprefix("flambeau").removeprefix(".")
@@ -321,6 +322,8 @@ def _names(module: Any) -> dict[str, Any]:
     names |= {*getattr(module, "_LAZY", ())}
     static = _static_names(module.__name__)  # not what happens to be loaded already
     table = {name for name, value in vars(module).items() if isinstance(value, (dtype, Op))}
+    if "_module_names" in static:  # it imports all of its files
+        static |= {file for file in module_names(module.__path__) if not file.startswith("_")}
     names |= {name for name in static if _is_ours(name, vars(module).get(name))}
     names |= {name for name in table if not name.startswith("_")}
     skipped = {"torch", "flambeau", *([] if path else _PACKAGE_HEAD)}

@@ -1,30 +1,28 @@
 """Optimizers: parameter groups in PyTorch's form; one plan steps every parameter of a kind."""
 
+from importlib import import_module as _import_module
+
+from flambeau.ir.modules import module_names as _module_names
 from flambeau.optim import lr_scheduler, swa_utils
 from flambeau.optim._adafactor import Adafactor
 from flambeau.optim._muon import Muon
 from flambeau.optim._swapping import swap_in_optimizer_params_and_state
-from flambeau.optim.adadelta import Adadelta
-from flambeau.optim.adagrad import Adagrad
-from flambeau.optim.adam import Adam
-from flambeau.optim.adamax import Adamax
-from flambeau.optim.adamw import AdamW
-from flambeau.optim.asgd import ASGD
-from flambeau.optim.lbfgs import LBFGS
-from flambeau.optim.nadam import NAdam
 from flambeau.optim.optimizer import Optimizer
-from flambeau.optim.radam import RAdam
-from flambeau.optim.rmsprop import RMSprop
-from flambeau.optim.rprop import Rprop
-from flambeau.optim.sgd import SGD
-from flambeau.optim.sparse_adam import SparseAdam
 from flambeau.runtime import missing as _missing
 
 __all__ = [
-    "ASGD", "LBFGS", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Muon",
-    "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop", "SparseAdam", "lr_scheduler", "swa_utils",
+    "Adafactor", "Muon", "Optimizer", "lr_scheduler", "swa_utils",
     "swap_in_optimizer_params_and_state",
 ]  # fmt: skip
+# Every module of this folder is imported, and the optimizers that it lists in `__all__` are
+# published: a new optimizer is a new file and nothing else.
+for _file in _module_names(__path__):
+    _module = None if _file.startswith("_") else _import_module(f"{__name__}.{_file}")
+    for _name in getattr(_module, "__all__", ()):
+        _value = getattr(_module, _name)
+        if isinstance(_value, type) and issubclass(_value, Optimizer) and _name not in __all__:
+            globals()[_name] = _value
+            __all__ += [_name]
 
 # A name of PyTorch that is not here yet is told from a misspelt one.
 globals()["__getattr__"] = _missing.getter(__name__)

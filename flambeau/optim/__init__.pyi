@@ -49,6 +49,7 @@ from flambeau.optim import lbfgs as lbfgs
 from flambeau.optim import lr_scheduler as lr_scheduler
 from flambeau.optim import nadam as nadam
 from flambeau.optim import optimizer as optimizer
+from flambeau.optim import private_names as private_names
 from flambeau.optim import radam as radam
 from flambeau.optim import rmsprop as rmsprop
 from flambeau.optim import rprop as rprop
