@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
+from flambeau._C.native_names import ScriptDict, ScriptList
 from flambeau.ir.failure import failure
 from flambeau.jit import interface, script
 from flambeau.jit.functions import ScriptWarning
 from flambeau.jit.markers import Attribute
 from flambeau.jit.modules import RecursiveScriptModule, ScriptModule, script_method
 from flambeau.nn import Module
-from flambeau._C.native_names import ScriptDict, ScriptList
 
 __all__ = [
     "Attribute", "ConstMap", "OrderedDictWrapper", "OrderedModuleDict", "RecursiveScriptClass",
