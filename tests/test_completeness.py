@@ -148,9 +148,9 @@ def test_host_shells_and_written_schemas_only_fall():
     decorators = list(operator_decorators())
     assert len(decorators) > 500
     hosts = [d for d in decorators if any(k.arg == "host" for k in d.keywords)]
-    assert len(hosts) <= 137
+    assert len(hosts) <= 136
     assert len([d for d in decorators if d.args]) <= 93
-    assert len(HELPERS) <= 55
+    assert len(HELPERS) <= 54
 
 
 def test_no_operator_is_defined_in_two_places():

@@ -8,19 +8,20 @@ where padding holds them at the border. Source: Jaderberg et al. 2015; cubic wei
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
 from flambeau.ir.failure import failure
+from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
-from flambeau.language.definition import op
+from flambeau.language.definition import given_dtype, op
+from flambeau.language.dtypes import PUBLIC_NAMES
 from flambeau.language.layout import same
 from flambeau.language.samples import ErrorSample, Sample, T, sample
 from flambeau.language.schema import Tensor
-from flambeau.ops.common import same_sizes, shown
+from flambeau.ops.common import known_positive, same_sizes, shown
 from flambeau.ops.neural.resample import cubic_weights
 
 _F = "nn.functional"
@@ -107,17 +108,7 @@ def _value(x: Node, corner: Sequence[_Neighbour], sizes: Sequence[Size], shape: 
     return prims.where(prims.broadcast(inside, shape, (0, 2)), value, prims.full_like(0, value))
 
 
-@op(
-    name="_grid_sample",
-    where="private",
-    promote="keep",
-    samples=lambda: [
-        sample(T(2, 2, 3, 4), T(2, 3, 2, 2, low=-1.3, high=1.3), "bilinear", "zeros", False)
-    ],
-)
-def sampled(
-    input: Tensor, grid: Tensor, mode: str, padding_mode: str, align_corners: bool
-) -> Tensor:
+def _sampled(input: Node, grid: Node, mode: str, padding_mode: str, align_corners: bool) -> Node:
     """(N, C, *S') from checked arguments."""
     count = input.ndim - 2
     sizes, out = input.shape[2:], grid.shape[1:-1]
@@ -137,26 +128,33 @@ def sampled(
     return prims.reshape(total, (*lead, *out))
 
 
-def _check(input: Any, grid: Any, mode: str) -> None:
-    def fail(text: str, hint: str) -> RuntimeError:
-        return RuntimeError(f"[grid_sample] {text}\nhint: {hint}")
-
+def _check(input: Node, grid: Node, mode: str) -> None:
     shapes = f"input with sizes {shown(input.shape)} and grid with sizes {shown(grid.shape)}"
+    dtypes = [PUBLIC_NAMES[given_dtype(x)] for x in (input, grid)]
     if input.ndim not in (4, 5) or grid.ndim != input.ndim:
-        what = "expected 4D or 5D input and grid with same number of dimensions, but got "
-        raise fail(what + shapes, "(N, C, H, W) and (N, H', W', 2)")
-    if input.dtype != grid.dtype:
-        what = f"expected grid to have the dtype of the input, {input.dtype}, got {grid.dtype}"
-        raise fail(what, "convert one of them")
-    if not same_sizes(input.shape[:1], grid.shape[:1]):
-        raise fail(f"expected grid and input to have same batch size, but got {shapes}", "expand")
-    if grid.shape[-1] != input.ndim - 2:
-        what = f"expected grid to have size {input.ndim - 2} in last dimension, but got {shapes}"
-        raise fail(what, "positions are (x, y) or (x, y, z)")
-    if any(size == 0 for size in input.shape[2:]):
-        raise fail(f"expected input to have non-empty spatial dimensions, got {shapes}", "sizes")
-    if mode == "bicubic" and input.ndim == 5:
-        raise fail("bicubic interpolation only supports 4D input", "mode='bilinear'")
+        problem = (
+            f"expected 4D or 5D input and grid with same number of dimensions, but got {shapes}"
+        )
+        hint = "(N, C, H, W) and (N, H', W', 2)"
+    elif dtypes[0] != dtypes[1]:
+        problem = "expected grid to have the dtype of the input, torch.{}, got torch.{}".format(
+            *dtypes
+        )
+        hint = "convert one of them"
+    elif not same_sizes(input.shape[:1], grid.shape[:1]):
+        problem = f"expected grid and input to have same batch size, but got {shapes}"
+        hint = "expand"
+    elif not same(grid.shape[-1], input.ndim - 2):
+        problem = f"expected grid to have size {input.ndim - 2} in last dimension, but got {shapes}"
+        hint = "positions are (x, y) or (x, y, z)"
+    elif not all(known_positive(size) for size in input.shape[2:]):
+        problem = f"expected input to have non-empty spatial dimensions, got {shapes}"
+        hint = "sizes"
+    elif mode == "bicubic" and input.ndim == 5:
+        problem, hint = "bicubic interpolation only supports 4D input", "mode='bilinear'"
+    else:
+        return
+    raise failure(RuntimeError, "grid_sample", problem, hint)
 
 
 def _samples() -> Iterator[Sample]:
@@ -177,14 +175,14 @@ def _errors() -> Iterator[ErrorSample]:
     yield ErrorSample(sample(image, T(1, 3, 2, 2)), RuntimeError, "same batch size")
 
 
-@op(where=_F, host=True, samples=_samples, errors=_errors, autocast="float32")
+@op(where=_F, promote="keep", samples=_samples, errors=_errors, autocast="float32")
 def grid_sample(
     input: Tensor,
     grid: Tensor,
     mode: str = "bilinear",
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
-) -> Any:
+) -> Tensor:
     """The input read at the positions `grid`, (x, y) or (x, y, z) in [-1, 1].
 
     Shape: `(N, C, H, W)` and `(N, H', W', 2)` -> `(N, C, H', W')`; `(N, C, D, H, W)` and
@@ -213,13 +211,12 @@ def grid_sample(
         problem += f"'{padding_mode}'"
         raise failure(ValueError, "grid_sample", problem, "padding_mode='zeros'")
     if align_corners is None:
-        warnings.warn(
+        late("flambeau.core.warned").warn(
             "[grid_sample] align_corners=False is the default since PyTorch 1.3; give "
-            "align_corners=True for the older behaviour. hint: state it",
-            stacklevel=2,
+            "align_corners=True for the older behaviour. hint: state it"
         )
     _check(input, grid, mode)
-    return sampled(input, grid, mode, padding_mode, bool(align_corners))
+    return _sampled(input, grid, mode, padding_mode, bool(align_corners))
 
 
 def _define_sampler(suffix: str) -> None:
