@@ -338,6 +338,7 @@ class HeldSum(NamedTuple):
 class RecordedBackward(NamedTuple):
     records: int
     externals: int
+    edges: int
     seeds: list[LiveValue]
     gradients: list[tuple[int, int]]
     sums: int

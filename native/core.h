@@ -308,10 +308,16 @@ union Scalar {
 using KernelFunction = void (*)(char* const* p, const int64_t* n, const Scalar* s, int64_t begin,
                                 int64_t end, char* scratch);
 // A native routine does its own parallelism; returns null or a static error text.
+enum class ErrorKind : uint8_t { Index, Runtime, Value, LinearAlgebra };
 struct RoutineContext {
   char* const* p;
   const int64_t* n;
   const Scalar* s;
+  ErrorKind* error;  // of the error text; Runtime on entry
+  const char* fail(ErrorKind kind, const char* text) const {
+    *error = kind;
+    return text;
+  }
 };
 using RoutineFunction = const char* (*)(const RoutineContext&);
 RoutineFunction find_routine(const char* name);
@@ -321,6 +327,7 @@ struct BufferSpec {
   int32_t index;        // Input: tensor slot; Output: output number; Generator: object slot or -1
   int32_t nbytes;       // Temporary: register of the byte count (execution program)
   int32_t first, last;  // Temporary: first and last launch that touches it (arena planning)
+  ErrorKind error;      // Error: its exception
   std::string message;  // Error: text with {value} {size} {dimension}
 };
 struct ScalarSource {
@@ -368,15 +375,15 @@ struct Source {  // where an argument of the backward op comes from
     GradOutput,
     HeldGradient,  // what edge `index` has been given by others: the sum that a result goes on from
     Register,
-    ScalarArgument,
-    None
+    ScalarArgument
   } kind;
   int32_t index;
 };
 struct BackwardSpec {
   PyObject* op = nullptr;         // owned: the derived _core.Op
   std::vector<Source> arguments;  // in the order of op's schema
-  std::vector<int32_t> targets;   // tensor slots that receive its results, in order
+  std::vector<int32_t> targets;   // tensor slots, or edges, that its results go to
+  int32_t edges = 0;              // how many of these there are
   std::string name;               // "SoftplusBackward"
 };
 // A `check_index` whose indices are an argument as it is: see driver/faults.py.
@@ -397,8 +404,9 @@ enum class ReturnKind : uint8_t { Single, Tuple, List, Nothing, Structseq };
 
 struct Plan {  // one class of calls; immutable once compiled
   PyObject_HEAD std::string name;
-  SizeProgram metadata;             // inputs: the call's symbols (see op.cpp)
-  std::vector<int32_t> guards;      // metadata registers that must be non-zero
+  int32_t tensors = 0, numbers = 0, generators = 0;  // slots of its calls
+  SizeProgram metadata;                              // inputs: the call's symbols (see op.cpp)
+  std::vector<int32_t> guards;                       // metadata registers that must be non-zero
   std::vector<OutputSpec> outputs;  // visible ones first, then those kept only for backward
   int32_t visible = 0;
   std::vector<int32_t> mutated;  // tensor slots written in place
@@ -406,18 +414,19 @@ struct Plan {  // one class of calls; immutable once compiled
   PyObject* return_type = nullptr;  // structseq type
   std::unique_ptr<BackwardSpec> backward;
   bool compiled = false;
-  PyObject* compile = nullptr;  // owned callable: () -> execution dict, called before the first run
-  PyObject* graph = nullptr;    // owned: the Python Graph, for recording and derivation
-  PyObject* origin = nullptr;   // owned: whose call it is of, for the names of its nodes
-  PyObject* view = nullptr;     // owned: how Python sees its nodes, see node_view.cpp
-  SizeProgram execution;        // inputs: all registers of `metadata`
+  PyObject* spec = nullptr;      // owned: the PlanSpec it was read from
+  PyObject* executed = nullptr;  // owned: the Execution; it holds the objects behind addresses
+  PyObject* compile = nullptr;   // owned: () -> Execution, called before the first run
+  PyObject* graph = nullptr;     // owned: the Python Graph, or what traces it
+  PyObject* origin = nullptr;    // owned: whose call it is of, for the names of its nodes
+  PyObject* view = nullptr;      // owned: how Python sees its nodes, see node_view.cpp
+  SizeProgram execution;         // inputs: all registers of `metadata`
   std::vector<BufferSpec> buffers;
   std::vector<Launch> launches;
   std::vector<int32_t> written;    // tensor slots that launches write to
   std::vector<IndexCheck> checks;  // what its arguments' data must fit; `faults`: there is more
   bool faults = false;
   std::vector<IndexBound> bounds;
-  std::vector<PyObject*> keepalive;
   uint64_t id = 0;                // unique; recorded streams refer to it
   bool offset_sensitive = false;  // uses a storage offset other than by adding it to an alias's
   bool has_device = false;        // some output names its own device

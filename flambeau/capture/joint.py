@@ -24,6 +24,7 @@ from flambeau.capture import stream
 from flambeau.ir.environment import pop_environment, push_environment
 from flambeau.ir.lock import importing
 from flambeau.ir.node import Graph, GraphOutput, Node
+from flambeau.ir.plan import BackwardSpec, Source
 
 NAME = "CompiledFunctionBackward"
 _PLACEHOLDER = 1 << 30  # slots of the results' gradients until the backward Graph numbers its own
@@ -60,7 +61,7 @@ class JointTrace(stream.StreamTrace):
         if record.generators or (integers and len(record.registers) != len(integers)):
             raise NotHandledError
         operands = self._operands(record)
-        mapping, names = stream.geometry_of(record.plan.graph, operands)
+        mapping, names = stream.geometry_of(record.plan.graph(), operands)
         sizes = [self._sizes[forward][register] for register in record.registers]
         mapping.update(zip(names, sizes if integers else (), strict=True))
         self._define_results(record, operands, self._numbers(record), mapping, ())
@@ -106,14 +107,12 @@ def compile_joint(recorded: RecordedStream, backward: RecordedBackward) -> Any:
         return None
 
 
-Source = tuple[str, int]
-
-
 class Gradients(NamedTuple):
     """Gradients that the traced backward is given, and those that it makes."""
 
     given: list[tuple[Node, Source]]
     found: list[tuple[Node, int]]  # with their edges
+    edges: int  # how many of these there are
 
 
 def _traced(
@@ -129,17 +128,17 @@ def _traced(
         given: list[tuple[Node, Source]] = []
         for k, seed in enumerate(backward.seeds):
             x = _stand_in(trace, seed.value, externals[seed.slot].value, len(given))
-            given.append((x, ("grad", k)))
+            given.append((x, Source("grad", k)))
         trace.run_backward(records[count : backward.sums])
         for total in backward.held:
             x = _stand_in(trace, total.value, externals[total.slot].value, len(given))
-            given.append((x, ("held", total.gradient)))
+            given.append((x, Source("held", total.gradient)))
         trace.run_backward(records[backward.sums :])
         if trace.settled():
             break
     assert trace is not None
     found = [(trace.values[value].node, edge) for value, edge in backward.gradients]
-    return trace, Gradients(given, found)
+    return trace, Gradients(given, found, backward.edges)
 
 
 def _stand_in(trace: JointTrace, like: int, value: int, number: int) -> Node:
@@ -170,15 +169,16 @@ def _programs(trace: JointTrace, gradients: Gradients, live: Sequence[LiveValue]
     finally:
         pop_environment()
     sources = [source for _, source in tensors]
-    sources += [("register", forward.symbols.index(name)) for name in symbols]
-    sources += [("scalar", slot) for slot in numbers]
-    gradient = {
-        "op": NAME,
-        "signature": signature_of(backward),
-        "name": NAME,
-        "targets": targets,
-        "arguments": sources,
-    }
+    sources += [Source("register", forward.symbols.index(name)) for name in symbols]
+    sources += [Source("scalar", slot) for slot in numbers]
+    gradient = BackwardSpec(
+        name=NAME,
+        op=NAME,
+        signature=signature_of(backward),
+        targets=targets,
+        edges=gradients.edges,
+        arguments=sources,
+    )
     return stream.Traced(trace, forward, gradient, backward)
 
 
@@ -194,12 +194,12 @@ def _with_saved(
     free: dict[Node, Source] = {}
     for slot, x in enumerate(forward.inputs):
         if x is not None and slot not in overwritten:
-            free[x] = ("input", slot)
+            free[x] = Source("input", slot)
     for k, output in enumerate(forward.outputs):
         if output.target is None:
-            free.setdefault(output.node, ("output", k))
+            free.setdefault(output.node, Source("output", k))
     saved = choose_saved(split(grads, given), free)
     visible = len(forward.outputs)
     more = tuple(GraphOutput(x, prims.contiguous_strides(x.shape)) for x in saved)
-    known = free | {x: ("output", visible + k) for k, x in enumerate(saved)}
+    known = free | {x: Source("output", visible + k) for k, x in enumerate(saved)}
     return forward.with_outputs((*forward.outputs, *more)), known

@@ -79,7 +79,7 @@ def _compiling_into(collected: _Collected) -> Iterator[None]:
         if plan is not None:
             collected.programs += 1
             collected.add("record", (now - begin) * 1e3, record_text(recorded, backward))
-            text = print_graph(reports[-1].graph if plan.graph is None else plan.graph)
+            text = print_graph(plan.graph() or reports[-1].graph)
             collected.add("trace", (time.perf_counter() - now) * 1e3, text)
         begin = time.perf_counter()
         return plan
@@ -111,7 +111,7 @@ def record_text(recorded: RecordedStream, backward: int) -> str:
         results = ", ".join(f"t{value}" for value in record.results if value >= 0)
         operands = [f"t{value}" for value in record.operands if value >= 0]
         operands += map(str, record.integers)
-        lines.append(f"{results or '_'} = {record.plan.graph.name}({', '.join(operands)})")
+        lines.append(f"{results or '_'} = {record.plan.name}({', '.join(operands)})")
     live = [
         f"t{value}" + (f" over input {slot}" if slot >= 0 else "") for value, slot in recorded.live
     ]

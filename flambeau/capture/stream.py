@@ -32,6 +32,7 @@ from flambeau.ir.node import (
     node,
     topological,
 )
+from flambeau.ir.plan import BackwardSpec, Execution, PlanSpec
 from flambeau.ir.size import Size, SizeExpr, estimate, mul, prod, substitute, symbol
 from flambeau.ir.size_program import Condition, Program, ShapeEnvironment, eq
 from flambeau.language.layout import contiguous_strides
@@ -90,11 +91,11 @@ class StreamReport:
         """The stream as one program."""
         return self.trace()
 
-    def note(self, execution: dict[str, Any]) -> None:
+    def note(self, execution: Execution) -> None:
         """Takes the figures of what the stream was compiled to."""
-        launches = execution["launches"]
-        self.launches = len(launches)
-        self.different = frozenset(x["kernel"] for x in launches if x["kernel"] is not None)
+        self.launches = len(execution.launches)
+        kernels = (launch.kernel for launch in execution.launches)
+        self.different = frozenset(kernel for kernel in kernels if kernel is not None)
 
 
 # Each trace may find sizes that must be equal; the next one starts from them.
@@ -340,7 +341,7 @@ class StreamTrace:
         mapping = self._mapping(record, operands)
         self._sizes.append(tuple(mapping.values()))
         # The core tells integers from floats alone; truth values have a dtype in the call's graph.
-        dtypes = zip(record.plan.graph.scalars, record.number_types, strict=True)
+        dtypes = zip(record.plan.graph().scalars, record.number_types, strict=True)
         scalars = [self._scalar(number.dtype) for number, _ in dtypes]
         slots = range(self.generators, self.generators + record.generators)
         self.generators += record.generators
@@ -363,7 +364,7 @@ class StreamTrace:
         with importing:
             from flambeau.derivation.replay import replay
 
-        graph: Graph = record.plan.graph
+        graph: Graph = record.plan.graph()
         nodes = [value.node for value in operands]
         results = replay(graph, nodes, scalars, mapping, generators)
         for number, result, output in zip(record.results, results, graph.outputs, strict=True):
@@ -390,7 +391,7 @@ class StreamTrace:
     def _mapping(self, record: OpRecord, operands: Sequence[Value]) -> dict[str, Size]:
         """What the symbols of a call's graph stand for."""
         forward, integers = record.forward, record.integers
-        mapping, names = geometry_of(record.plan.graph, operands)
+        mapping, names = geometry_of(record.plan.graph(), operands)
         if forward >= 0 and len(record.registers) == len(integers):
             known = [self._sizes[forward][register] for register in record.registers]
             sizes = [self._integer(v, size) for v, size in zip(integers, known, strict=True)]
@@ -435,7 +436,7 @@ def history_key(externals: Sequence[ExternalTensor], records: Sequence[OpRecord]
     # A size of 1 is a constant, and what it meant elsewhere (a batch) is not seen here.
     tensors = [external.tensor for external in externals]
     classes = tuple((t.dtype, tuple(min(size, 2) for size in t.sizes)) for t in tensors)
-    return classes, tuple((r.plan.graph.name, r.operands, r.results) for r in records)
+    return classes, tuple((r.plan.name, r.operands, r.results) for r in records)
 
 
 def history_of(key: Any) -> History:
@@ -478,13 +479,13 @@ class Traced(NamedTuple):
     Attributes:
         trace: of its records.
         graph: the program.
-        gradient: how its backward is called, as in `driver.specify.Specification.spec`.
+        gradient: how its backward is called.
         backward: the program of its gradients.
     """
 
     trace: StreamTrace
     graph: Graph
-    gradient: dict[str, Any] | None = None
+    gradient: BackwardSpec | None = None
     backward: Graph | None = None
 
 
@@ -538,7 +539,7 @@ def stored_name(kind: str, recorded: RecordedStream) -> str | None:
     numbers: dict[str, int] = {}
     wiring = []
     for plan, *wires in recorded.records:
-        mark = stored.fingerprint(plan.graph)
+        mark = fingerprint_of(plan)
         if mark is None:
             return None
         wiring.append((numbers.setdefault(mark, len(numbers)), wires))
@@ -550,9 +551,16 @@ def keep_programs(records: Sequence[OpRecord]) -> None:
     """Keeps the plans of recorded ops, which are never compiled alone: that names the stream in
     the next process without a trace."""
     for record in records:
-        keep = record.plan.graph.notes.get("keep")
-        if keep is not None:
-            keep()
+        if record.plan.origin is not None:
+            record.plan.origin.keep()
+
+
+def fingerprint_of(plan: Any) -> str | None:
+    """Digest of a plan's Graph, which need not be traced for it."""
+    if plan.origin is None:
+        return stored.fingerprint(plan.graph())
+    mark: str | None = plan.origin.fingerprint()
+    return mark
 
 
 def _traced(
@@ -613,7 +621,7 @@ def _unread(trace: StreamTrace, results: Sequence[Node]) -> list[Node]:
     return [x for x in topological(trace.drawn) if record_of(x).kind == "random" and x not in read]
 
 
-def _specification(traced: Traced, tuned: bool) -> tuple[int, dict[str, Any]]:
+def _specification(traced: Traced, tuned: bool) -> tuple[int, PlanSpec]:
     """How many registers the Plan's program has, and what `_core.Plan` is made of."""
     with importing:
         from flambeau.driver.specify import output_spec  # not needed for streams that are known
@@ -626,17 +634,19 @@ def _specification(traced: Traced, tuned: bool) -> tuple[int, dict[str, Any]]:
         guards = [program.register(g) for g in graph.guards]
     finally:
         pop_environment()
-    spec: dict[str, Any] = {
-        "name": "stream",
-        "program": [tuple(map(int, step)) for step in program.instructions],
-        "symbols": len(graph.symbols),
-        "guards": guards,
-        "outputs": outputs,
-        "visible": graph.visible,
-        "mutated": [],
-        "returns": "list",
-        "backward": None if traced.gradient is None else traced.gradient | {"tuned": tuned},
-    }
+    spec = PlanSpec(
+        name="stream",
+        symbols=len(graph.symbols),
+        tensors=len(graph.inputs),
+        numbers=len(graph.scalars),
+        generators=graph.generators,
+        outputs=outputs,
+        visible=graph.visible,
+        program=program.packed(),
+        guards=guards,
+        returns="list",
+        backward=None if traced.gradient is None else traced.gradient._replace(tuned=tuned),
+    )
     return len(program), spec
 
 
@@ -645,18 +655,14 @@ def _plan(traced: Traced, report: StreamReport, name: str | None, tuned: bool) -
     graph = traced.graph
     registers, spec = _specification(traced, tuned)
 
-    def keep(portable: dict[str, Any], kernels: list[tuple[Any, ...]]) -> None:
-        kept, hints = spec, traced.trace.hints
-        if traced.backward is not None:
-            mark = stored.fingerprint(traced.backward)
-            if mark is None:
-                return
-            kept = spec | {"backward": spec["backward"] | {"fingerprint": mark}}
-        moved = report.bytes_moved
-        plan = stored.StoredPlan(hints, kept, registers, "", portable, kernels, moved)
-        stored.save(str(name), plan)
+    def keep(portable: Execution, kernels: Sequence[tuple[Any, ...]]) -> None:
+        marked = stored.marked(spec, traced.backward)
+        if marked is not None:
+            hints, moved = traced.trace.hints, report.bytes_moved
+            plan = stored.StoredPlan(hints, marked, registers, "", portable, kernels, moved)
+            stored.save(str(name), plan)
 
-    def compile_plan() -> dict[str, Any]:
+    def compile_plan() -> Execution:
         numbers = traced.trace.hints if tuned else None
         execution = compile_and_keep(graph, registers, None if name is None else keep, numbers)
         report.note(execution)
@@ -674,7 +680,7 @@ def _known_plan(
 ) -> Any:
     """The Plan of a stream that an earlier process compiled."""
 
-    def compile_plan() -> dict[str, Any]:
+    def compile_plan() -> Execution:
         execution = stored.execution_of(known) if stored.usable() else None
         if execution is None:  # kernels were evicted, or somebody wants to see the stages
             numbers = known.hints if tuned else None
@@ -683,9 +689,9 @@ def _known_plan(
         return execution
 
     def backward() -> Graph:
-        graph = again().backward
-        assert graph is not None
-        return stored.checked(graph, known.spec["backward"]["fingerprint"], "stream")
+        graph, gradient = again().backward, known.spec.backward
+        assert graph is not None and gradient is not None
+        return stored.checked(graph, gradient.fingerprint, "stream")
 
     return native_plan(known.spec, backward, compile=compile_plan)
 

@@ -10,21 +10,20 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from flambeau.compiler.schedule.launch import Buffer, Launch, Schedule
+from flambeau.compiler.schedule import launch as scheduled
+from flambeau.ir.plan import Buffer, Execution, Launch, Number, Packing
 from flambeau.ir.size import Size
 from flambeau.ir.size_program import Program
 
-Execution = dict[str, Any]
-
 
 def build_execution(
-    schedule: Schedule,
+    schedule: scheduled.Schedule,
     symbols: tuple[str, ...],
     registers: int | None,
     addresses: Mapping[str, int],
     keepalive: list[Any],
 ) -> Execution:
-    """The execution dictionary of docs/design.md § 5.
+    """The execution of a schedule.
 
     Args:
         schedule: launches and buffers.
@@ -38,19 +37,23 @@ def build_execution(
     program = Program(names)
     buffers = [_buffer(b, program) for b in schedule.buffers]
     launches = [_launch(launch, program, addresses) for launch in schedule.launches]
-    return {
-        "program": [tuple(map(int, step)) for step in program.instructions],
-        "buffers": buffers,
-        "launches": launches,
-        "written": schedule.written,
-        "keepalive": keepalive,
-    }
+    return Execution(
+        program=program.packed(),
+        buffers=buffers,
+        launches=launches,
+        written=schedule.written,
+        keepalive=keepalive,
+    )
 
 
-def _buffer(buffer: Buffer, program: Program) -> tuple[Any, ...]:
+def _buffer(buffer: scheduled.Buffer, program: Program) -> Buffer:
     if buffer.kind == "temporary":
-        return "temporary", program.register(buffer.where), buffer.first, buffer.last
-    return buffer.kind, buffer.where
+        nbytes = program.register(buffer.where)
+        return Buffer("temporary", nbytes=nbytes, first=buffer.first, last=buffer.last)
+    if buffer.kind == "error":
+        error, message = buffer.where
+        return Buffer("error", error=error, message=message)
+    return Buffer(buffer.kind, buffer.where)
 
 
 def _optional(expression: Size, program: Program) -> int:
@@ -58,33 +61,32 @@ def _optional(expression: Size, program: Program) -> int:
     return -1 if expression == 0 else program.register(expression)
 
 
-def _launch(launch: Launch, program: Program, addresses: Mapping[str, int]) -> dict[str, Any]:
+def _launch(launch: scheduled.Launch, program: Program, addresses: Mapping[str, int]) -> Launch:
     kernel = launch.kernel
-    return {
-        "kernel": None if kernel is None else addresses[kernel.text()],
-        "routine": launch.routine,
-        "name": launch.name,
-        "buffers": launch.buffers,
-        "offsets": [_optional(o, program) for o in launch.offsets],
-        "sizes": [program.register(s) for s in launch.sizes],
-        "scalars": launch.scalars,
-        "chunks": -1 if kernel is None else program.register(launch.chunks),
-        "work": program.register(launch.work),
-        "scratch": _optional(launch.scratch, program),
-        "group": launch.group,
-        "flops": _optional(launch.flops, program),
-        "elements": _optional(launch.elements, program),
-        "traffic": launch.traffic,
-        "packing": _packing(launch, program),
-    }
+    return Launch(
+        name=launch.name,
+        kernel=None if kernel is None else addresses[kernel.text()],
+        routine=launch.routine,
+        buffers=launch.buffers,
+        offsets=[_optional(offset, program) for offset in launch.offsets],
+        sizes=[program.register(size) for size in launch.sizes],
+        scalars=[Number(*scalar) for scalar in launch.scalars],
+        chunks=-1 if kernel is None else program.register(launch.chunks),
+        work=program.register(launch.work),
+        scratch=_optional(launch.scratch, program),
+        group=launch.group,
+        flops=_optional(launch.flops, program),
+        elements=_optional(launch.elements, program),
+        traffic=launch.traffic,
+        packing=_packing(launch, program),
+    )
 
 
-def _packing(launch: Launch, program: Program) -> tuple[int, int, int, int] | None:
-    """The two buffers, the register of spare bytes, and a number that stands for the kernel
-    in every process: equal kernels may lie at several addresses, and different ones at the same,
-    one after the other."""
+def _packing(launch: scheduled.Launch, program: Program) -> Packing | None:
+    """What is packed, and a number that stands for the kernel in every process: equal kernels may
+    lie at several addresses, and different ones at the same, one after the other."""
     if launch.packing is None or launch.kernel is None:
         return None
     digest = hashlib.blake2b(launch.kernel.text().encode(), digest_size=8).digest()
     number = int.from_bytes(digest, "little", signed=True)
-    return *launch.packing, _optional(launch.spare, program), number
+    return Packing(*launch.packing, _optional(launch.spare, program), number)

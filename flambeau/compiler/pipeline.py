@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from flambeau.compiler import debug, targets
-from flambeau.compiler.execution import Execution, build_execution
+from flambeau.compiler.execution import build_execution
 from flambeau.compiler.schedule import (
     Analysis,
     Cluster,
@@ -46,6 +46,7 @@ from flambeau.compiler.simplify import simplify
 from flambeau.ir.kernel import Kernel
 from flambeau.ir.lock import importing
 from flambeau.ir.node import Graph
+from flambeau.ir.plan import Execution
 from flambeau.runtime import collection, settings
 
 
@@ -85,7 +86,7 @@ class State:
     addresses: dict[str, int] = field(default_factory=dict)
     symbols: dict[str, str] = field(default_factory=dict)
     keepalive: list[Any] = field(default_factory=list)
-    execution: Execution = field(default_factory=dict)
+    execution: Execution = Execution((), (), ())
 
 
 def _simplify(state: State) -> None:
@@ -195,12 +196,10 @@ def _compiled_text(state: State) -> str:
 
 
 def _execution_text(state: State) -> str:
-    lines = [f"{len(state.execution['program'])} size instructions"]
-    lines += [f"buffer {i}: {b}" for i, b in enumerate(state.execution["buffers"])]
-    for number, launch in enumerate(state.execution["launches"]):
-        what = launch["routine"] or "kernel"
-        lines.append(f"launch {number}: {what} buffers {launch['buffers']} sizes {launch['sizes']}")
-    return "\n".join(lines) + "\n"
+    with importing:
+        from flambeau.ir.plan_grammar import print_execution
+
+    return print_execution(state.execution)
 
 
 # ------------------------------------------------------------------------------- stages
@@ -282,7 +281,7 @@ def schedule(graph: Graph) -> Schedule:
 def compile_graph(
     graph: Graph, registers: int | None = None, choose: Choose | None = None
 ) -> Execution:
-    """Compiles a graph to an execution dictionary (docs/design.md § 5).
+    """Compiles a graph to an execution (docs/design.md § 5).
 
     Args:
         graph: the program.
@@ -304,11 +303,13 @@ def compile_portable(
     """
     state = _compiled(graph, registers, choose)
     numbers = {text: number for number, text in enumerate(state.kernels)}
+    scheduled = state.schedule.launches
+    kernels = [None if x.kernel is None else numbers[x.kernel.text()] for x in scheduled]
     launches = [
-        dict(made, kernel=None if launch.kernel is None else numbers[launch.kernel.text()])
-        for made, launch in zip(state.execution["launches"], state.schedule.launches, strict=True)
+        launch._replace(kernel=kernel)
+        for launch, kernel in zip(state.execution.launches, kernels, strict=True)
     ]
-    portable = state.execution | {"launches": launches, "keepalive": []}
+    portable = state.execution._replace(launches=launches, keepalive=())
     return state.execution, portable, _keys(list(state.kernels.values()))
 
 

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from flambeau.compiler import cache, debug, machine, targets, toolchain
 from flambeau.compiler.cache import blake2b
-from flambeau.ir.lock import loaded
+from flambeau.ir import lock
+from flambeau.ir.plan import Execution, PlanSpec, packed, unpacked_execution, unpacked_spec
 from flambeau.runtime import settings
 
 if TYPE_CHECKING:
@@ -47,10 +48,10 @@ class StoredPlan:
     def __init__(
         self,
         hints: list[int],
-        spec: dict[str, Any],
+        spec: PlanSpec,
         registers: int,
         fingerprint: str = "",
-        execution: dict[str, Any] | None = None,
+        execution: Execution | None = None,
         kernels: Sequence[tuple[Any, ...]] = (),
         bytes_moved: int = 0,
     ) -> None:
@@ -64,16 +65,30 @@ class StoredPlan:
 
     def holds(self, numbers: list[int]) -> bool:
         """Whether the guards are true of these values of the symbols."""
-        guards = self.spec["guards"]
+        guards = self.spec.guards
         if not guards or numbers == self.hints:
             return True
         from flambeau.ir.size_program import run
 
         try:
-            registers = run(self.spec["program"], numbers)
+            registers = run(self.spec.program, numbers)
         except ZeroDivisionError:
             return False
         return all(registers[guard] for guard in guards)
+
+    def packed(self) -> tuple[Any, ...]:
+        """Plain data, which `unpacked` reads."""
+        fields: tuple[Any, ...] = packed(tuple(vars(self).values()))
+        return fields
+
+    @staticmethod
+    def unpacked(fields: Sequence[Any]) -> StoredPlan:
+        """The plan that was packed."""
+        hints, spec, registers, fingerprint, execution, kernels, bytes_moved = fields
+        run = None if execution is None else unpacked_execution(execution)
+        return StoredPlan(
+            list(hints), unpacked_spec(spec), registers, fingerprint, run, kernels, bytes_moved
+        )
 
 
 # ------------------------------------------------------------------------------- names
@@ -83,7 +98,7 @@ def usable() -> bool:
     """Whether plans may be read and kept: not while somebody wants to see them being made."""
     if settings.get("VERIFY") or debug.observed():
         return False
-    codegen = loaded("flambeau.compiler.codegen")  # where it is not, it collects nothing
+    codegen = lock.loaded("flambeau.compiler.codegen")  # where it is not, it collects nothing
     return codegen is None or not codegen.collecting()
 
 
@@ -172,12 +187,12 @@ def load(name: str) -> list[StoredPlan]:
     if content is None:
         return []
     try:
-        return [StoredPlan(*plan) for plan in marshal.loads(content)]
+        return [StoredPlan.unpacked(plan) for plan in marshal.loads(content)]
     except (ValueError, TypeError, EOFError):
         return []
 
 
-def checked(graph: Graph, kept: str, name: str) -> Graph:
+def checked(graph: Graph, kept: str | None, name: str) -> Graph:
     """A graph that was traced again, if it is what was kept.
 
     Raises:
@@ -191,6 +206,16 @@ def checked(graph: Graph, kept: str, name: str) -> Graph:
     return graph
 
 
+def marked(spec: PlanSpec, backward: Graph | None) -> PlanSpec | None:
+    """A specification with the fingerprint of its backward; None if that has none."""
+    if backward is None or spec.backward is None:
+        return spec
+    mark = fingerprint(backward)
+    if mark is None:
+        return None
+    return spec._replace(backward=spec.backward._replace(fingerprint=mark))
+
+
 def find(name: str, numbers: list[int]) -> StoredPlan | None:
     """The newest plan under a name whose guards hold."""
     return next((plan for plan in reversed(load(name)) if plan.holds(numbers)), None)
@@ -201,17 +226,17 @@ def save(name: str, plan: StoredPlan) -> None:
 
     What cannot be written down (an object of the user's, say) is not kept.
     """
-    others = [p for p in load(name) if (p.spec["program"], p.spec["guards"]) != _guards(plan)]
+    others = [other for other in load(name) if _guards(other) != _guards(plan)]
     plans = [*others, plan][-MAX_PLANS:]
     try:
-        content = marshal.dumps([tuple(vars(p).values()) for p in plans])
+        content = marshal.dumps([p.packed() for p in plans])
     except ValueError:
         return
     cache.put_blob(name, content)
 
 
 def _guards(plan: StoredPlan) -> tuple[Any, Any]:
-    return plan.spec["program"], plan.spec["guards"]
+    return packed(plan.spec.program), packed(plan.spec.guards)
 
 
 # ------------------------------------------------------------------------------- kernels
@@ -232,19 +257,19 @@ def _place(keys: tuple[str, ...]) -> tuple[Any, ...] | None:
     return None
 
 
-def execution_of(plan: StoredPlan) -> dict[str, Any] | None:
+def execution_of(plan: StoredPlan) -> Execution | None:
     """The execution with the addresses of this process; None if a kernel is gone."""
     if plan.execution is None:
         return None
     handles = [_kernel(*place) for place in plan.kernels]
-    if None in handles:
+    loaded = [handle for handle in handles if handle is not None]
+    if len(loaded) < len(handles):
         return None
-    found = [handle for handle in handles if handle is not None]
     launches = [
-        launch if launch["kernel"] is None else launch | {"kernel": found[launch["kernel"]][0]}
-        for launch in plan.execution["launches"]
+        launch if launch.kernel is None else launch._replace(kernel=loaded[launch.kernel][0])
+        for launch in plan.execution.launches
     ]
-    return plan.execution | {"launches": launches, "keepalive": [handle[2] for handle in found]}
+    return plan.execution._replace(launches=launches, keepalive=[handle[2] for handle in loaded])
 
 
 def _kernel(number: int, bundle: str, symbol: str, *keys: str) -> tuple[int, str, Any] | None:
@@ -272,6 +297,7 @@ __all__ = [
     "find",
     "fingerprint",
     "load",
+    "marked",
     "name_of",
     "places_of",
     "save",

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from flambeau.compiler.schedule.heavy import kind_of
 from flambeau.ir.graph_grammar import provided_symbols, quoted, verify_graph
 from flambeau.ir.kernel_grammar import verify as verify_kernel
+from flambeau.ir.plan import Output, PlanSpec
+from flambeau.ir.plan_grammar import verify_plan
 from flambeau.ir.schedule_grammar import verify_elements, verify_values
 
 if TYPE_CHECKING:
@@ -149,16 +151,14 @@ def _compiled(state: State) -> None:
 
 
 def _assembled(state: State) -> None:
-    """Registers and buffers of the execution exist."""
-    execution = state.execution
-    inputs = len(state.graph.symbols) if state.registers is None else state.registers
-    registers = inputs + len(execution["program"])
-    for number, launch in enumerate(execution["launches"]):
-        used = [*launch["sizes"], *launch["offsets"], launch["chunks"], launch["work"]]
-        if any(not -1 <= register < registers for register in used):
-            text = "\n".join(map(str, execution["launches"]))
-            problem = f"launch {number} names a register beyond {registers}"
-            _fail("assemble", problem, text, str(launch))
+    """Registers, slots and buffers of the execution exist, as the plan that will have it says."""
+    graph = state.graph
+    registers = len(graph.symbols) if state.registers is None else state.registers
+    outputs = [Output("none")] * len(graph.outputs)
+    spec = PlanSpec(
+        graph.name, registers, len(graph.inputs), outputs, 0, len(graph.scalars), graph.generators
+    )
+    verify_plan(spec._replace(returns="nothing"), state.execution)
 
 
 VERIFIERS: dict[str, Callable[[State], None]] = {

@@ -34,11 +34,11 @@ from flambeau.derivation.partition import choose_saved, split
 from flambeau.derivation.replay import replay
 from flambeau.ir.graph_grammar import symbols_of
 from flambeau.ir.node import Graph, GraphOutput, Node, node, topological
+from flambeau.ir.plan import Source
 from flambeau.ir.size import SizeExpr, free_symbols
 from flambeau.prims.common import DIFFERENTIABLE, is_constant, show
 from flambeau.prims.record import NOT_DIFFERENTIABLE, PRIMITIVES, record_of
 
-Source = tuple[str, int]
 Seed = tuple[int, Node, Node]  # number of the output, its node, its gradient
 _PLACEHOLDER = 1 << 30  # slots of gradients until the backward Graph numbers its own
 
@@ -193,20 +193,22 @@ def _assemble(
     free: dict[Node, Source] = {}
     for slot, x in enumerate(graph.inputs):
         if x is not None and slot not in overwritten:
-            free[x] = ("input", slot)
+            free[x] = Source("input", slot)
     for k, output in enumerate(graph.outputs[: graph.visible if saves_result else 0]):
-        free.setdefault(output.node, ("output", k))
+        free.setdefault(output.node, Source("output", k))
     saved = choose_saved(split(grads, {seed for _, _, seed in seeds}), free)
     saved, (grads, seeds) = _close_saved(graph, targets, saved, free, (grads, seeds), unsaved)
     saved_outputs = (GraphOutput(x, prims.contiguous_strides(x.shape)) for x in saved)
     forward = graph.with_outputs((*graph.outputs[: graph.visible], *saved_outputs))
-    sources_of = free | {x: ("output", graph.visible + k) for k, x in enumerate(saved)}
+    sources_of = free | {x: Source("output", graph.visible + k) for k, x in enumerate(saved)}
     values = _read_first(grads, sources_of)
-    tensors = [(x, sources_of[x]) for x in values] + [(seed, ("grad", k)) for k, _, seed in seeds]
+    tensors = [(x, sources_of[x]) for x in values] + [
+        (seed, Source("grad", k)) for k, _, seed in seeds
+    ]
     backward, symbols, scalars = _backward_graph(graph, grads, tensors)
     sources = [source for _, source in tensors]
-    sources += [("register", graph.symbols.index(name)) for name in symbols]
-    sources += [("scalar", slot) for slot in scalars]
+    sources += [Source("register", graph.symbols.index(name)) for name in symbols]
+    sources += [Source("scalar", slot) for slot in scalars]
     slots = tuple(graph.inputs.index(x) for x in targets)
     return Derived(forward, backward, tuple(sources), slots)
 
@@ -243,7 +245,7 @@ def _irrecoverable(grads: Sequence[Node], available: set[Node]) -> list[Node]:
     """Returns the values that the gradients read and cannot recompute: draws and overwritten
     inputs.
     """
-    reached = _until(grads, dict.fromkeys(available, ("input", 0)))
+    reached = _until(grads, dict.fromkeys(available, Source("input", 0)))
     return [x for x in reached if _is_irrecoverable(x) and x not in available]
 
 
@@ -284,7 +286,7 @@ def _backward_graph(
         strides = prims.contiguous_strides(x.shape)
         values[x] = prims.input_node(slot, x.dtype, x.shape, strides)
         inputs.append(values[x])
-    order = _until(grads, dict.fromkeys(values, ("input", 0)))
+    order = _until(grads, dict.fromkeys(values, Source("input", 0)))
     scalars: list[Node] = []
     for current in order:
         if current.is_scalar:

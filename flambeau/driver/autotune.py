@@ -21,6 +21,7 @@ from flambeau.compiler.schedule.calls import RoutineCall
 from flambeau.compiler.schedule.candidates import CANDIDATES, DEFAULT, Heavy
 from flambeau.ir.geometry import contiguous
 from flambeau.ir.node import ITEM_SIZE
+from flambeau.ir.plan import Buffer, Execution, Launch, Number, PlanSpec
 from flambeau.ir.size import Size, evaluate
 from flambeau.ir.size_program import Program
 from flambeau.language.schema import ArgumentSpec
@@ -227,7 +228,7 @@ class _Trial:
         op = _core.Op("autotune", lambda: [_overload(len(operands), execution)])
         return lambda: op(*operands)
 
-    def _execution(self, buffers: Mapping[Memory, int]) -> dict[str, Any]:
+    def _execution(self, buffers: Mapping[Memory, int]) -> Execution:
         """As `compiler.execution` builds one; the operands of a call are the buffers."""
         build = targets.builder("cpu")
         handles = build([call.kernel for call in self.calls if call.kernel is not None])
@@ -237,26 +238,26 @@ class _Trial:
             return program.register(self._number(size))
 
         launches = [
-            {
-                "kernel": handle.address,
-                "routine": None,
-                "name": call.name,
-                "buffers": [buffers[memory] for memory in call.memory],
-                "offsets": [register(offset) for offset in call.offsets],
-                "sizes": [register(size) for size in call.sizes],
-                "scalars": [_number_argument(*scalar) for scalar in call.scalars],
-                "chunks": register(call.chunks),
-                "work": register(call.work),
-                "scratch": register(call.scratch),
-            }
+            Launch(
+                name=call.name,
+                kernel=handle.address,
+                routine=None,
+                buffers=[buffers[memory] for memory in call.memory],
+                offsets=[register(offset) for offset in call.offsets],
+                sizes=[register(size) for size in call.sizes],
+                scalars=[_number_argument(*scalar) for scalar in call.scalars],
+                chunks=register(call.chunks),
+                work=register(call.work),
+                scratch=register(call.scratch),
+            )
             for call, handle in zip(self.calls, handles, strict=True)
         ]
-        return {
-            "program": [tuple(map(int, step)) for step in program.instructions],
-            "buffers": [("input", number) for number in range(len(buffers))],
-            "launches": launches,
-            "keepalive": [handle.keepalive for handle in handles],
-        }
+        return Execution(
+            program=program.packed(),
+            buffers=[Buffer("input", number) for number in range(len(buffers))],
+            launches=launches,
+            keepalive=[handle.keepalive for handle in handles],
+        )
 
     def _number(self, size: Size) -> int:
         return size if isinstance(size, int) else evaluate(size, self.values)
@@ -289,22 +290,18 @@ def _filled(size: int, dtype: str) -> Any:
     return _core.tensor_fill_bytes(_core.tensor_empty((size,), _core.uint8), byte * size)
 
 
-def _number_argument(kind: str, value: Any, as_float: bool) -> tuple[str, Any, bool]:
+def _number_argument(kind: str, value: Any, as_float: bool) -> Number:
     """A number of the user's call is not known when a plan is compiled: it is taken as one."""
     if kind == "argument":
         value = 1.0 if as_float else 1
-    return "constant", value, as_float
+    return Number("constant", value, as_float)
 
 
-def _overload(count: int, execution: dict[str, Any]) -> tuple[Any, ...]:
+def _overload(count: int, execution: Execution) -> tuple[Any, ...]:
     """An overload of tensors whose only plan is this execution."""
-    spec = {
-        "name": "autotune", "symbols": 3 * count, "program": [], "guards": [],
-        "outputs": [], "visible": 0, "mutated": [], "returns": "nothing", "backward": None,
-        "compile": lambda: execution,
-    }  # fmt: skip
+    spec = PlanSpec("autotune", 3 * count, count, (), 0, returns="nothing")
     parameters = tuple(ArgumentSpec(f"x{i}", "Tensor?", (None,)) for i in range(count))
-    return parameters, lambda call: _core.Plan(spec), ()
+    return parameters, lambda call: _core.Plan(spec, compile=lambda: execution), ()
 
 
 def _shortest(trials: Mapping[str, _Trial]) -> dict[str, float]:

@@ -2,13 +2,13 @@
 
 Called by the native core when neither cache level knows a call's class. Where an earlier process
 kept the finished Plan (`compiler/stored.py`), nothing is traced and nothing of the compiler is
-loaded; its Graph is traced if somebody asks for it. Else `driver/specify.py` traces the definition,
+loaded; its Graph is traced by `plan.graph()`. Else `driver/specify.py` traces the definition,
 and the Plan is kept once its kernels exist. Everything here runs once per class of calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flambeau import _core
@@ -18,9 +18,11 @@ from flambeau.core.tensors import struct_sequence
 from flambeau.driver.calls import Call, class_of, numbers_of, with_numbers
 from flambeau.ir.lock import computed_once, fork_safe_lock, importing
 from flambeau.ir.node import Graph
+from flambeau.ir.plan import BackwardSpec, Execution, PlanSpec
 from flambeau.language import promotion
 from flambeau.language.definition import Overload
 from flambeau.language.schema import ArgumentSpec
+from flambeau.runtime import settings
 
 if TYPE_CHECKING:
     from flambeau.driver.specify import Specification
@@ -93,12 +95,12 @@ class Source:
 
         return [conditions(), repr(numbers_of(call))]
 
-    def make(self, spec: dict[str, Any], backward: Callable[[], Graph], **rest: Any) -> Any:
+    def make(self, spec: PlanSpec, backward: Callable[[], Graph], **live: Any) -> Any:
         """The native Plan of a specification."""
-        if spec["returns"] == "named":
+        if spec.returns == "named":
             assert self.structure is not None
-            rest["returns"] = self.structure()
-        return native_plan(spec, backward, **rest)
+            live["structure"] = self.structure()
+        return native_plan(spec, backward, **live)
 
 
 def builder(overload: Overload, variant: str) -> Callable[[Call], Any]:
@@ -132,37 +134,32 @@ def struct_sequence_of(overload: Overload) -> Any:
     return struct_sequence(prefix + overload.name, overload.schema.returns)
 
 
-def native_plan(spec: dict[str, Any], backward: Callable[[], Graph], **rest: Any) -> Any:
+def native_plan(spec: PlanSpec, backward: Callable[[], Graph], **live: Any) -> Any:
     """The Plan of a specification whose gradients are another Graph, made into an op.
 
     Args:
-        spec: plain data, see `driver.specify.Specification`.
+        spec: see `driver.specify.Specification`.
         backward: gives that Graph.
-        rest: entries that are no plain data.
+        live: objects that are no part of the specification, see `_core.Plan`.
     """
-    gradient = spec["backward"]
-    if gradient is not None:
-        op = graph_op(gradient["op"], gradient["signature"], backward, gradient)
-        if gradient.get("once"):
-            op.once_differentiable = True
-        rest["backward"] = gradient | {"op": op}
-    return _core.Plan(spec | rest)
+    if spec.backward is not None:
+        live["backward"] = graph_op(spec.backward, backward)
+    if settings.get("VERIFY"):
+        with importing:
+            from flambeau.ir.plan_grammar import verify_plan
+
+        verify_plan(spec)
+    return _core.Plan(spec, **live)
 
 
-def graph_op(
-    name: str,
-    signature: tuple[int, tuple[str, ...], int],
-    graph: Callable[[], Graph],
-    notes: dict[str, Any],
-) -> Any:
+def graph_op(gradient: BackwardSpec, graph: Callable[[], Graph]) -> Any:
     """A Graph as a native op: it takes tensors, then integers, then numbers.
 
     Args:
-        name: of the op.
-        signature: see `driver.specify.signature_of`.
+        gradient: says what it takes.
         graph: gives the Graph, which may not have been traced yet.
-        notes: may have its "fingerprint", and whether it is "tuned".
     """
+    name = gradient.op
 
     def specify(call: Call) -> Specification:
         with importing:
@@ -171,20 +168,23 @@ def graph_op(
         return specify_graph(graph(), name, call)
 
     def identity() -> str | None:
-        found = notes.get("fingerprint") or stored.fingerprint(graph())
-        return None if found is None else f"graph {name} {found}"
+        mark = gradient.fingerprint or stored.fingerprint(graph())
+        return None if mark is None else f"graph {name} {mark}"
 
     def overloads() -> list[tuple[Any, ...]]:
-        tensors, integers, numbers = signature
+        tensors, integers, numbers = gradient.signature
         specs = [
             *(ArgumentSpec(f"x{slot}", "Tensor?", (None,)) for slot in range(tensors)),
             *(ArgumentSpec(integer, "SymInt", (0,)) for integer in integers),
             *(ArgumentSpec(f"c{slot}", "Scalar", (0,), runtime=True) for slot in range(numbers)),
         ]
-        source = Source(specify, identity, tuned=notes.get("tuned", False))
+        source = Source(specify, identity, tuned=gradient.tuned)
         return [(tuple(specs), source.build, ())]
 
-    return _core.Op(name, overloads)
+    op = _core.Op(name, overloads)
+    if gradient.once:
+        op.once_differentiable = True
+    return op
 
 
 # ------------------------------------------------------------------------------- their plans
@@ -193,16 +193,19 @@ def graph_op(
 class _Traced:
     """A Plan whose call was traced here; kept under `name` once it is compiled."""
 
+    kept = False
+
     def __init__(self, source: Source, name: str | None, call: Call) -> None:
         self.source = source
         self.call = call
         before = warned.count()
         self.made = source.specify(call)
-        graph = self.made.graph
-        keeps = graph.notes["device"] == "cpu" and warned.count() == before
+        keeps = self.made.graph.notes["device"] == "cpu" and warned.count() == before
         self.name = name if keeps else None
-        if self.name is not None:
-            graph.notes["keep"] = self.keep
+
+    def fingerprint(self) -> str | None:
+        """Digest of the Graph, see `stored.fingerprint`."""
+        return stored.fingerprint(self.made.graph)
 
     def plan(self) -> Any:
         """The native Plan."""
@@ -215,33 +218,26 @@ class _Traced:
         assert self.made.backward is not None
         return self.made.backward
 
-    def _compile(self) -> dict[str, Any]:
+    def _compile(self) -> Execution:
         keep = None if self.name is None else self.keep
         numbers = numbers_of(self.call) if self.source.tuned else None
         return compile_and_keep(self.made.graph, self.made.registers, keep, numbers)
 
     def keep(
-        self, execution: dict[str, Any] | None = None, kernels: list[tuple[Any, ...]] | None = None
+        self, execution: Execution | None = None, kernels: Sequence[tuple[Any, ...]] = ()
     ) -> None:
         """Keeps the plan for the next process; without an execution that is compiled there."""
-        made, spec = self.made, self.made.spec
-        made.graph.notes.pop("keep", None)
-        if self.name is None or self.source.kept >= MAX_KEPT:
+        made, name = self.made, self.name
+        if name is None or self.source.kept >= MAX_KEPT or (self.kept and execution is None):
             return
-        mark = stored.fingerprint(made.graph)
-        if mark is None:
+        self.kept = True
+        mark, spec = self.fingerprint(), stored.marked(made.spec, made.backward)
+        if mark is None or spec is None:
             return
-        if made.backward is not None:
-            found = stored.fingerprint(made.backward)
-            if found is None:
-                return
-            spec = spec | {"backward": spec["backward"] | {"fingerprint": found}}
         self.source.kept += 1
         numbers = numbers_of(self.call)
-        stored.save(
-            self.name,
-            stored.StoredPlan(numbers, spec, made.registers, mark, execution, kernels or ()),
-        )
+        plan = stored.StoredPlan(numbers, spec, made.registers, mark, execution, kernels)
+        stored.save(name, plan)
 
 
 class _Known:
@@ -254,13 +250,21 @@ class _Known:
         self.call = with_numbers(call, known.hints)
         self.default = promotion.default_dtype()
 
+    def fingerprint(self) -> str:
+        """Digest of the Graph that is not traced yet."""
+        return self.known.fingerprint
+
+    def keep(self) -> None:
+        """It is kept."""
+
     def plan(self) -> Any:
         """The native Plan."""
-        known = self.known
-        graph = PendingGraph(known.spec["name"], known.fingerprint, lambda: self.traced.made.graph)
         return self.source.make(
-            known.spec, self._backward, graph=graph, compile=self._compile, origin=self
+            self.known.spec, self._backward, graph=self._graph, compile=self._compile, origin=self
         )
+
+    def _graph(self) -> Graph:
+        return self.traced.made.graph
 
     @computed_once
     def traced(self) -> _Traced:
@@ -276,21 +280,21 @@ class _Known:
                 found = _Traced(self.source, self.name, self.call)
             finally:
                 promotion.set_default(present)
-        found.made.graph.notes.pop("keep", None)
+        found.kept = True
         spec, made = self.known.spec, found.made
-        stored.checked(made.graph, self.known.fingerprint, spec["name"])
-        if made.backward is not None:
-            stored.checked(made.backward, spec["backward"]["fingerprint"], spec["name"])
+        stored.checked(made.graph, self.known.fingerprint, spec.name)
+        if made.backward is not None and spec.backward is not None:
+            stored.checked(made.backward, spec.backward.fingerprint, spec.name)
         return found
 
     def _backward(self) -> Graph:
         return self.traced._backward()
 
-    def _compile(self) -> dict[str, Any]:
+    def _compile(self) -> Execution:
         execution = stored.execution_of(self.known) if stored.usable() else None
         if execution is None:  # never run, kernels evicted, or somebody wants to see the stages
             return self.traced._compile()
-        name = self.known.spec["name"]
+        name = self.known.spec.name
         debug.show(debug.PLANS, f"{name}: a finished plan of an earlier run")
         return execution
 
@@ -298,9 +302,9 @@ class _Known:
 def compile_and_keep(
     graph: Graph,
     registers: int,
-    keep: Callable[[dict[str, Any], list[Any]], None] | None,
+    keep: Callable[[Execution, Sequence[tuple[Any, ...]]], None] | None,
     tune_for: list[int] | None = None,
-) -> dict[str, Any]:
+) -> Execution:
     """Compiles a graph; what came of it is handed to `keep`, in terms that others understand.
 
     Args:
@@ -325,23 +329,3 @@ def compile_and_keep(
     if kernels is not None:
         keep(portable, kernels)
     return execution
-
-
-class PendingGraph(Graph):
-    """A Graph that is traced when somebody looks at it; from then on it is an ordinary one."""
-
-    def __init__(self, name: str, fingerprint: str, trace: Callable[[], Graph]) -> None:
-        vars(self).update(name=name, notes={"fingerprint": fingerprint}, _trace=trace)
-
-    def __getattribute__(self, attribute: str) -> Any:
-        if attribute in _UNTRACED:
-            own = object.__getattribute__(self, "__dict__")
-            trace = own.get("_trace")
-            if trace is not None:
-                own.update(vars(trace()))
-                object.__setattr__(self, "__class__", Graph)
-                own.pop("_trace", None)
-        return object.__getattribute__(self, attribute)
-
-
-_UNTRACED = frozenset(Graph.__annotations__) - {"name", "notes"}

@@ -9,29 +9,21 @@ cannot be judged this way run at once.
 from __future__ import annotations
 
 from flambeau.ir.node import ITEM_SIZE, Graph, Node, topological
+from flambeau.ir.plan import Bound, Check
 from flambeau.ir.size_program import Program
 from flambeau.prims.record import record_of
 
 _NOTHING, _CONSTANT, _SCALAR = range(3)
 _INTEGERS = frozenset({"u8", "i8", "i16", "i32", "i64"})
 
-Check = tuple[int, int, bool, int, int]
-Bound = tuple[int, int, int]
 
-
-def faults_of(graph: Graph, program: Program) -> tuple[list[Check], bool, list[Bound]] | None:
-    """The checks of a program that its arguments answer, and what its results may index.
+def faults_of(graph: Graph, program: Program) -> tuple[list[Check], bool, list[Bound]]:
+    """The checks of a program that its arguments answer, whether more may go wrong, and what its
+    results may index.
 
     Args:
         graph: the traced operator.
         program: its sizes; those that are compared with are added.
-
-    Returns:
-        (tensor slot, register of the size, no negative ones, 1 or 2 where one value is exempt,
-        that value or the slot of the number that is it) of each check, of tensor slot -1 where so
-        many bits of that number must not be 0; whether more may go wrong; (number of the output,
-        register of a size above all its elements, or -1, tensor slot of whose elements it consists)
-        of integers that are known to be places. None: nothing of all this.
     """
     checks: dict[Check, None] = {}
     more = False
@@ -44,7 +36,7 @@ def faults_of(graph: Graph, program: Program) -> tuple[list[Check], bool, list[B
                 checks[check] = None
         more |= record.raises
     bounds = [bound for k, o in enumerate(graph.outputs) if (bound := _bound(k, o.node, program))]
-    return (list(checks), more, bounds) if checks or more or bounds else None
+    return list(checks), more, bounds
 
 
 def _bound(number: int, output: Node, program: Program) -> Bound | None:
@@ -53,12 +45,12 @@ def _bound(number: int, output: Node, program: Program) -> Bound | None:
     if index.dtype not in _INTEGERS:
         return None
     if index.is_input:
-        return number, -1, index.attribute("slot")
+        return Bound(number, -1, index.attribute("slot"))
     positions = record_of(index).positions
     axis = None if positions is None else positions(index)
     if axis is None:
         return None
-    return number, program.register(index.inputs[0].shape[axis]), -1
+    return Bound(number, program.register(index.inputs[0].shape[axis]), -1)
 
 
 def _divisor(checked: Node) -> Check | None:
@@ -77,7 +69,7 @@ def _divisor(checked: Node) -> Check | None:
         number = number.inputs[0]
     if not number.is_scalar or number.dtype not in _INTEGERS or not _is_zero(_source(zero)):
         return None
-    return -1, bits, False, _SCALAR, number.attribute("slot")
+    return Check(-1, bits, False, _SCALAR, number.attribute("slot"))
 
 
 def _is_zero(x: Node) -> bool:
@@ -98,7 +90,7 @@ def _check(checked: Node, program: Program) -> Check | None:
     if not index.is_input or index.dtype not in _INTEGERS:
         return None
     size = program.register(checked.attribute("size"))
-    return (index.attribute("slot"), size, bool(checked.attribute("strict")), *exempt)
+    return Check(index.attribute("slot"), size, bool(checked.attribute("strict")), *exempt)
 
 
 def _source(x: Node) -> Node:

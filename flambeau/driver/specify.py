@@ -7,7 +7,7 @@ on disk for the next process. Loaded when a call is met that no earlier process 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flambeau import _core, prims
@@ -20,6 +20,7 @@ from flambeau.driver.trace import Trace, traced
 from flambeau.ir.dtypes import TITLES
 from flambeau.ir.graph_grammar import symbols_of
 from flambeau.ir.node import ITEM_SIZE, Graph, GraphOutput, Node, node, topological
+from flambeau.ir.plan import BackwardSpec, Output, PlanSpec
 from flambeau.ir.size import Size, SizeExpr, mul
 from flambeau.ir.size_program import Program
 from flambeau.language import layout
@@ -38,14 +39,13 @@ class Specification:
     Attributes:
         graph: the program, with the results that only its backward reads.
         backward: the program of the gradients, if any.
-        spec: the Plan's description (docs/design.md § 6) as plain data: the type of a result with
-            named fields is "named", and the backward's op is its `signature`.
+        spec: the Plan's description.
         registers: number of registers of the metadata program.
     """
 
     graph: Graph
     backward: Graph | None
-    spec: dict[str, Any]
+    spec: PlanSpec
     registers: int
 
 
@@ -71,27 +71,26 @@ def specify_call(overload: Overload, variant: str, call: Call) -> Specification:
         return trace, _graph(overload.name, trace, _outputs(overload, variant, trace, results))
 
     trace, graph = traced(call, aligned, run)
-    returns = overload.schema.returns_kind
-    graph.notes["varying"] = overload.options.varying
+    options = overload.options
+    graph.notes["varying"] = options.varying
     with trace:
         device = _device(overload.name, call, placed, graph)
-        place = device or first_device(call)
-        options = overload.options
-        made = _specify(
+        specification = _specify(
             graph,
             trace,
-            returns,
-            place,
+            overload.schema.returns_kind,
+            device or first_device(call),
             options.differentiable,
             device,
             options.saves_result,
             _unsaved_slots(overload, trace),
         )
-    if made.spec["backward"] is not None and options.notes.get("differentiable once"):
-        made.spec["backward"]["once"] = True
+    spec = specification.spec
+    if spec.backward is not None and options.notes.get("differentiable once"):
+        spec = spec._replace(backward=spec.backward._replace(once=True))
     if options.overlap_when is not None and not options.overlap_when(*trace.arguments):
-        made.spec["copies_overlaps"] = True
-    return made
+        spec = spec._replace(copies_overlaps=True)
+    return replace(specification, spec=spec)
 
 
 def specify_graph(graph: Graph, name: str, call: Call) -> Specification:
@@ -258,36 +257,41 @@ def _specify(
         wanted and CATEGORY[n.dtype] >= 2
         for wanted, n in zip(trace.requires_grad, trace.inputs, strict=True)
     )
-    backward: dict[str, Any] | None = None
+    backward: BackwardSpec | None = None
     derived = None
     detached = _detached(graph, needs) if graph.visible > 1 and any(needs) else []
     if differentiable and any(needs) and any(_floating(o) for o in graph.outputs):
         derived = derivation.derive(graph, needs, saves_result=saves_result, unsaved=unsaved)
         if derived is not None:
             varying = graph.notes.get("varying", False)
-            graph, backward = derived.forward, _backward_spec(derived, graph.name)
+            graph, backward = derived.forward, _backward_spec(derived, graph)
             graph.notes["varying"] = derived.backward.notes["varying"] = varying
     graph.notes["device"] = "cpu" if place is None else place.type
     program = Program(graph.symbols)
     outputs = [output_spec(program, o) for o in graph.outputs]
     if device is not None:
-        outputs = [(*o, str(device)) if o[0] == "new" else o for o in outputs]
+        outputs = [o._replace(device=str(device)) if o.kind == "new" else o for o in outputs]
     guards = [program.register(g) for g in trace.environment.guards]
     guards += [program.register(offset + 1) for offset in _offsets_read(graph, trace)]
-    faults = faults_of(graph, program)
-    spec = {
-        "name": graph.name,
-        "program": [tuple(map(int, step)) for step in program.instructions],
-        "symbols": len(graph.symbols),
-        "guards": guards,
-        "outputs": outputs,
-        "visible": graph.visible,
-        "detached": detached,
-        "mutated": [o.target for o in graph.outputs if o.target is not None],
-        "returns": returns,
-        "backward": backward,
-        "faults": faults,
-    }
+    checks, faults, bounds = faults_of(graph, program)
+    spec = PlanSpec(
+        name=graph.name,
+        symbols=len(graph.symbols),
+        tensors=len(graph.inputs),
+        numbers=len(trace.scalars),
+        generators=trace.generators,
+        outputs=outputs,
+        visible=graph.visible,
+        program=program.packed(),
+        guards=guards,
+        detached=detached,
+        mutated=[o.target for o in graph.outputs if o.target is not None],
+        returns=returns,
+        backward=backward,
+        checks=checks,
+        faults=faults,
+        bounds=bounds,
+    )
     gradients = None if derived is None else derived.backward
     return Specification(graph, gradients, spec, len(program))
 
@@ -324,34 +328,35 @@ def _floating(output: GraphOutput) -> bool:
     return CATEGORY[output.node.dtype] >= 2
 
 
-def output_spec(program: Program, output: GraphOutput) -> tuple[Any, ...]:
-    """Native description of one result, docs/design.md § 6."""
+def output_spec(program: Program, output: GraphOutput) -> Output:
+    """How the native core makes one result."""
     value = output.node
     if value is ABSENT:
-        return ("none",)
+        return Output("none")
     if output.target is not None:
-        return ("input", output.target)
+        return Output("input", output.target)
     if output.alias is not None and output.strides is None:
-        return ("input", output.alias)
+        return Output("input", output.alias)
     assert output.strides is not None
     sizes = [program.register(s) for s in value.shape]
     strides = [program.register(s) for s in output.strides]
     if output.alias is not None:
         offset = program.register(output.offset)
-        return ("alias", output.alias, value.dtype, sizes, strides, offset)
+        return Output("alias", output.alias, value.dtype, sizes, strides, offset)
     nbytes = program.register(mul(layout.numel(value.shape), ITEM_SIZE[value.dtype]))
-    return ("new", value.dtype, sizes, strides, nbytes)
+    return Output("new", -1, value.dtype, sizes, strides, nbytes=nbytes)
 
 
-def _backward_spec(derived: Any, name: str) -> dict[str, Any]:
-    public = "".join(part.capitalize() for part in name.split("_")) + "Backward"
-    return {
-        "signature": signature_of(derived.backward),
-        "name": public + "0",
-        "op": public,
-        "targets": list(derived.targets),
-        "arguments": list(derived.sources),
-    }
+def _backward_spec(derived: Any, graph: Graph) -> BackwardSpec:
+    public = "".join(part.capitalize() for part in graph.name.split("_")) + "Backward"
+    return BackwardSpec(
+        name=public + "0",
+        op=public,
+        signature=signature_of(derived.backward),
+        targets=list(derived.targets),
+        edges=len(graph.inputs),
+        arguments=derived.sources,
+    )
 
 
 def signature_of(graph: Graph) -> tuple[int, tuple[str, ...], int]:

@@ -383,6 +383,10 @@ class Program:
         """Return the number of registers."""
         return len(self.inputs) + len(self.instructions)
 
+    def packed(self) -> list[tuple[int, int, int]]:
+        """The instructions as plain integers."""
+        return [(int(code), int(a), int(b)) for code, a, b in self.instructions]
+
     def register(self, value: Size | Condition) -> int:
         """Return the register that holds a size or a condition (0 or 1), adding instructions.
 

@@ -106,12 +106,13 @@ def apply(name: str, function: Callable[..., Node], *values: Value) -> Node:
     return function(*together(name, *values))
 
 
-def insist(value: Node, wrong: Node, name: str, message: str) -> Node:
+def insist(value: Node, wrong: Node, name: str, message: str, error: str = "runtime") -> Node:
     """`value`; the call raises where `wrong` holds, for one element or for the whole.
 
-    A zero carries the check into the value: what nobody reads is not checked.
+    `error` is the kind of exception, see `prims.check_index`. A zero carries the check into the
+    value: what nobody reads is not checked.
     """
-    fault = prims.check_index(prims.cast(wrong, "i64"), 1, name, message)
+    fault = prims.check_index(prims.cast(wrong, "i64"), 1, name, message, error=error)
     return value + prims.cast(fault, value.dtype)
 
 

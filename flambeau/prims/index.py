@@ -358,15 +358,27 @@ def index_nd(x: Node, indices: Sequence[Node], dims: Sequence[int]) -> Node:
 
 
 def check_index(
-    index: Node, size: Size, name: str, message: str | None = None, *, strict: bool = False
+    index: Node,
+    size: Size,
+    name: str,
+    message: str | None = None,
+    *,
+    error: str = "index",
+    strict: bool = False,
 ) -> Node:
-    """The index as i64 in [0, size): wrapped, with an IndexError at run time if outside.
+    """The index as i64 in [0, size): wrapped, with an error at run time if outside.
 
-    A `message` replaces the usual one; "runtime:", "value:" or "linalg:" in front changes the
-    exception.
-    `strict`: a negative index is outside, too.
+    Args:
+        index: integers.
+        size: of what is indexed.
+        name: of the operator.
+        message: replaces the usual one; with {value}, {size} and {dimension}.
+        error: kind of the exception, see `ir.plan.ERRORS`.
+        strict: whether a negative index is outside, too.
     """
     options: dict[str, Any] = {} if message is None else {"message": message}
+    if error != "index":
+        options["error"] = error
     if strict:
         options["strict"] = True
     return bind("check_index", index, size=size, name=name, **options)

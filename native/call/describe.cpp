@@ -60,6 +60,7 @@ PyStructSequence_Field held_fields[] = {
 PyStructSequence_Field backward_fields[] = {
     {"records", "number of the forward's records"},
     {"externals", "number of the forward's external tensors"},
+    {"edges", "number of edges along which gradients leave the region"},
     {"seeds", "(value of a result, external slot of its gradient) each"},
     {"gradients", "(value, number of the edge along which it goes) each"},
     {"sums", "first record of the sums that go on from what their edge holds"},
@@ -84,7 +85,7 @@ Form forms[] = {
     {{"flambeau._core.RecordedStream", "A recorded stream.", stream_fields, 4}},
     {{"flambeau._core.HeldSum", "A sum that goes on from a held gradient.", held_fields, 3}},
     {{"flambeau._core.RecordedBackward", "What the symbolic backward appended to a stream.",
-      backward_fields, 6}},
+      backward_fields, 7}},
 };
 
 // description._replace(**fields)

@@ -74,11 +74,6 @@ const KindName* kind_name(const Argument& argument) {
   return nullptr;
 }
 
-// An attribute of an `ArgumentSpec`, borrowed: the specification owns it. Null + exception.
-PyObject* field(PyObject* spec, const char* name) {
-  return steal(PyObject_GetAttrString(spec, name)).get();
-}
-
 bool read_kind(PyObject* kind, PyObject* name, Argument* out) {
   for (const KindName& k : kKinds) {
     if (!PyUnicode_Check(kind) || PyUnicode_CompareWithASCIIString(kind, k.schema) != 0) continue;
@@ -93,13 +88,9 @@ bool read_kind(PyObject* kind, PyObject* name, Argument* out) {
 
 // A named tuple `language/schema.py: ArgumentSpec`.
 bool read_argument(PyObject* spec, Argument* out) {
-  if (!PyTuple_Check(spec)) {  // which owns its fields
-    PyErr_SetString(PyExc_TypeError, "[Op] an argument must be an ArgumentSpec");
-    return false;
-  }
-  PyObject* name = field(spec, "name");
-  PyObject* kind = name ? field(spec, "kind") : nullptr;
-  PyObject* default_value = kind ? field(spec, "default") : nullptr;
+  PyObject* name = record_field(spec, "name");
+  PyObject* kind = name ? record_field(spec, "kind") : nullptr;
+  PyObject* default_value = kind ? record_field(spec, "default") : nullptr;
   if (!default_value || !read_kind(kind, name, out)) return false;
   if (!PyUnicode_Check(name) || !PyTuple_Check(default_value)) {
     PyErr_Format(PyExc_TypeError, "[Op] the name and default of %R must be a str and a tuple",
@@ -111,7 +102,7 @@ bool read_argument(PyObject* spec, Argument* out) {
                                                  {"mutated", &out->mutated},
                                                  {"fits", &out->fits}};
   for (const auto& [text, flag] : flags) {
-    PyObject* value = field(spec, text);
+    PyObject* value = record_field(spec, text);
     if (!value) return false;
     *flag = value == Py_True;
   }

@@ -282,6 +282,11 @@ Plan* build_plan(const Op* op, Overload* overload, Frame* frame, Symbols* symbol
                  static_cast<Py_ssize_t>(symbols->values.size()));
     return nullptr;
   }
+  const size_t tensors = frame->tensors.size();
+  if (!plan_takes(plan.get(), tensors, frame->scalars.size(), frame->objects.size()) ||
+      (plan->backward && !takes_edges(plan.get(), tensors))) {
+    return nullptr;
+  }
   plan_analyse_offsets(plan.get(), symbols->offset_symbols.data(),
                        static_cast<int32_t>(symbols->offset_symbols.size()));
   return plan.release();

@@ -9,12 +9,18 @@
 
 namespace fb {
 
-// ---------------------------------------------------------------- plan.cpp
+// ---------------------------------------------------------------- plan.cpp, plan_read.cpp
+// A field of a named tuple, borrowed from it; null + exception.
+PyObject* record_field(PyObject* record, const char* name);
 const char* ir_dtype_name(DType t);                // "f32"
 bool dtype_from_ir(PyObject* object, DType* out);  // IR name or dtype object
 
 // ---------------------------------------------------------------- plan_run.cpp
-void raise_routine_error(const char* op, const char* text);
+void raise_routine_error(const char* op, ErrorKind kind, const char* text);
+// Whether a call has the slots of a plan's calls; else a RuntimeError.
+bool plan_takes(const Plan* plan, size_t tensors, size_t numbers, size_t generators);
+// Whether its backward's results go to this many tensors or edges; else a RuntimeError.
+bool takes_edges(const Plan* plan, size_t edges);
 
 // ---------------------------------------------------------------- schema
 enum class Kind : uint8_t {
@@ -231,7 +237,7 @@ struct Overload {
   bool python = false;        // `build` is the implementation
   OutOption out;
   ListRule list = ListRule::None;
-  int result_dtype = -1;  // the argument that `out` answers for where its dtype is computed in
+  int result_dtype = -1;      // the argument that `out` answers for where its dtype is computed in
   bool is_view = false;       // takes views of conjugates as they are
   bool any_window = false;    // its views may have any geometry: their bounds are checked
   bool single_views = false;  // each of its views may be written in place

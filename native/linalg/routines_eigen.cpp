@@ -213,7 +213,7 @@ const char* eigh(const RoutineContext& c) {
       }
     }
   });
-  return failures.text("linalg.eigh", batch, kEigenvaluesUnmet);
+  return failures.text(c, "linalg.eigh", batch, kEigenvaluesUnmet);
 }
 
 // ---- general eigenvalues
@@ -376,7 +376,7 @@ const char* eig(const RoutineContext& c) {
     }
   });
   if (kVectors && !finite) return kNoEigenvectors;
-  return failures.text("linalg.eig", batch, kEigenvaluesUnmet);
+  return failures.text(c, "linalg.eig", batch, kEigenvaluesUnmet);
 }
 
 // ---- singular values
@@ -662,7 +662,7 @@ const char* svd(const RoutineContext& c) {
       for (int64_t i = 0; i < height * columns; ++i) out_v[i] = conjugate(right[i]);
     }
   });
-  return failures.text("linalg.svd", batch, kSingularValuesUnmet);
+  return failures.text(c, "linalg.svd", batch, kSingularValuesUnmet);
 }
 
 // ---- least squares
@@ -714,7 +714,7 @@ const char* by_singular_values(const RoutineContext& c, const std::vector<int64_
       std::copy_n(memory.values, n, pointer<R>(c, 4) + b * n);
     }
   });
-  return failures.text(kLeastSquares, c.n[0], kRankUnmet);
+  return failures.text(c, kLeastSquares, c.n[0], kRankUnmet);
 }
 
 // Most matrices are of full rank and solved without a rule of rank.

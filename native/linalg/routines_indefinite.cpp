@@ -200,7 +200,7 @@ const char* lapack_ldl(const RoutineContext& c) {
                   std::copy_n(places, n, pointer<int32_t>(c, 2) + b * n);
                   pointer<int32_t>(c, 3)[b] = static_cast<int32_t>(status);
                 });
-  return failures.text("ldl", batch, "");
+  return failures.text(c, "ldl", batch, "");
 }
 
 template <typename T>
@@ -219,7 +219,7 @@ const char* lapack_ldl_solve(const RoutineContext& c) {
                   lapack<T>(which, &lower, &n, &columns, a, &n, places, x, &n, &status);
                   transpose(x, columns, n, pointer<T>(c, 3) + b * n * columns);
                 });
-  return failures.text("ldl_solve", batch, "");
+  return failures.text(c, "ldl_solve", batch, "");
 }
 
 template <typename T>

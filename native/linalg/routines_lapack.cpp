@@ -57,7 +57,8 @@ void solve_rows(char upper, char operation, char unit, const T* a, T* x, Int n, 
 
 }  // namespace
 
-const char* Failures::text(const char* name, int64_t batch, const char* unmet) const {
+const char* Failures::text(const RoutineContext& c, const char* name, int64_t batch,
+                           const char* unmet) const {
   if (!memory_) return kOutOfMemory;
   if (none()) return nullptr;
   thread_local char buffer[400];
@@ -71,9 +72,9 @@ const char* Failures::text(const char* name, int64_t batch, const char* unmet) c
   } else {
     std::snprintf(code, sizeof code, " (error code: %lld)", static_cast<long long>(number));
   }
-  std::snprintf(buffer, sizeof buffer, "linalg:[%s] %s: %s%s%s.\nhint: see its elements", name,
-                name, where, unmet, code);
-  return buffer;
+  std::snprintf(buffer, sizeof buffer, "[%s] %s: %s%s%s.\nhint: see its elements", name, name,
+                where, unmet, code);
+  return c.fail(ErrorKind::LinearAlgebra, buffer);
 }
 
 template <typename T>
@@ -93,7 +94,7 @@ const char* lapack_lu(const RoutineContext& c) {
                   for (Int k = 0; k < least; ++k) std::swap(order[k], order[pivots[k] - 1]);
                   pointer<int32_t>(c, 4)[b] = static_cast<int32_t>(info);
                 });
-  return failures.text("lu", batch, "");
+  return failures.text(c, "lu", batch, "");
 }
 
 template <typename T>
@@ -115,7 +116,7 @@ const char* lapack_solve(const RoutineContext& c) {
                   solve_rows('L', 'T', 'U', a, x, n, columns);
                   solve_rows('U', 'T', 'N', a, x, n, columns);
                 });
-  return failures.text("solve", batch, "");
+  return failures.text(c, "solve", batch, "");
 }
 
 template <typename T>
@@ -129,7 +130,7 @@ const char* lapack_triangular_solve(const RoutineContext& c) {
     std::copy_n(pointer<T>(c, 1) + b * n * columns, n * columns, x);
     solve_rows(upper, operation, unit, pointer<T>(c, 0) + b * n * n, x, n, columns);
   });
-  return failures.text("triangular_solve", batch, "");
+  return failures.text(c, "triangular_solve", batch, "");
 }
 
 // Row by row the lower triangle of A is the upper one of its transpose, whose factor is L^T.
@@ -157,7 +158,7 @@ const char* lapack_cholesky(const RoutineContext& c) {
     }
     pointer<int32_t>(c, 2)[b] = static_cast<int32_t>(info);
   });
-  return failures.text("cholesky", batch, "");
+  return failures.text(c, "cholesky", batch, "");
 }
 
 // ---- reflections
@@ -186,7 +187,7 @@ const char* lapack_qr(const RoutineContext& c) {
                             &status);
                   transpose(a, inner, m, pointer<T>(c, 1) + b * m * inner);
                 });
-  return failures.text("qr", batch, "");
+  return failures.text(c, "qr", batch, "");
 }
 
 template <typename T>
@@ -206,7 +207,7 @@ const char* lapack_geqrf(const RoutineContext& c) {
                   transpose(a, n, m, pointer<T>(c, 1) + b * m * n);
                   std::copy_n(taus, least, pointer<T>(c, 2) + b * least);
                 });
-  return failures.text("geqrf", batch, "");
+  return failures.text(c, "geqrf", batch, "");
 }
 
 // x [m, columns] times the product Q of `count` reflections, or its adjoint, from the left.
@@ -232,7 +233,7 @@ const char* lapack_reflect(const RoutineContext& c) {
                             &m, room.part<T>(3), &length, &status);
                   transpose(x, columns, m, pointer<T>(c, 3) + b * m * columns);
                 });
-  return failures.text("ormqr", batch, "");
+  return failures.text(c, "ormqr", batch, "");
 }
 
 // ---- the four types

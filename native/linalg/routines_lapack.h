@@ -64,7 +64,8 @@ class Failures {
   bool none() const { return first_.load() == INT64_MAX; }
   // Null, or an error's text that is valid until this thread's next one. `unmet` is what a code
   // stands for; kNotFinite has a text of its own.
-  const char* text(const char* name, int64_t batch, const char* unmet) const;
+  const char* text(const RoutineContext& c, const char* name, int64_t batch,
+                   const char* unmet) const;
 
   static constexpr int64_t kNotFinite = -1000;
 

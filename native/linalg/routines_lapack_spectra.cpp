@@ -135,7 +135,7 @@ const char* lapack_eigh(const RoutineContext& c, bool vectors) {
                   std::copy_n(values, n, pointer<R>(c, 1) + b * n);
                   if (vectors) transpose(a, n, n, pointer<T>(c, 2) + b * n * n);
                 });
-  return failures.text("linalg.eigh", batch, kEigenvaluesUnmet);
+  return failures.text(c, "linalg.eigh", batch, kEigenvaluesUnmet);
 }
 
 template <typename T>
@@ -172,7 +172,7 @@ const char* lapack_eig(const RoutineContext& c, bool vectors) {
                   copy_vectors<T>(values, room.part<T>(2), n, pointer<C>(c, 2) + b * n * n);
                 });
   if (vectors && !finite) return kNoEigenvectors;
-  return failures.text("linalg.eig", batch, kEigenvaluesUnmet);
+  return failures.text(c, "linalg.eig", batch, kEigenvaluesUnmet);
 }
 
 // Row by row A is the transpose of what LAPACK sees, U S V^H its own decomposition: A is
@@ -221,7 +221,7 @@ const char* lapack_svd(const RoutineContext& c, bool vectors) {
                   std::copy_n(left, rows * width, pointer<T>(c, 1) + b * rows * width);
                   std::copy_n(right, height * columns, pointer<T>(c, 3) + b * height * columns);
                 });
-  return failures.text("linalg.svd", batch, kSingularValuesUnmet);
+  return failures.text(c, "linalg.svd", batch, kSingularValuesUnmet);
 }
 
 #define FB_INSTANTIATE(T)                                           \

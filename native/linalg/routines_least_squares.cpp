@@ -276,7 +276,7 @@ const char* lapack_least_squares(const RoutineContext& c, const std::vector<int6
                   pointer<int64_t>(c, 3)[b] = found;
                   std::copy_n(values, least, pointer<R>(c, 4) + b * least);
                 });
-  return failures.text(kLeastSquares, c.n[0], kRankUnmet);
+  return failures.text(c, kLeastSquares, c.n[0], kRankUnmet);
 }
 
 template <typename T>
@@ -303,7 +303,7 @@ const char* solve_full_rank(const RoutineContext& c, std::vector<int64_t>* other
     pointer<int64_t>(c, 3)[b] = n;
     std::fill_n(pointer<R>(c, 4) + b * n, n, R(0));
   }
-  return failures.text(kLeastSquares, batch, kRankUnmet);
+  return failures.text(c, kLeastSquares, batch, kRankUnmet);
 }
 
 #define FB_INSTANTIATE(T)                                                                \

@@ -1,6 +1,7 @@
-// Range checks of a plan: every register and output that it names, before anything runs by it.
-// A plan does not say how many tensors and numbers its calls have: slots must not be negative.
+// Range checks of a plan: every register, slot and position in it, before anything runs by it.
 #include "plan/plan_check.h"
+
+#include "call/op_internal.h"
 
 namespace fb {
 
@@ -18,23 +19,32 @@ bool check_registers(const std::vector<int32_t>& registers, int64_t limit, bool 
   return true;
 }
 
-// Slots of tensors and numbers; callers know how many there are.
-bool check_slots(const std::vector<int32_t>& slots) { return check_registers(slots, INT64_MAX); }
-
 bool check_source(const Plan* plan, const Source& source) {
-  int64_t limit = INT64_MAX;  // of slots: a plan does not say how many its calls have
-  if (source.kind == Source::None) return true;
-  if (source.kind == Source::Register) limit = plan->metadata.registers();
-  if (source.kind == Source::SavedOutput || source.kind == Source::GradOutput)
-    limit = static_cast<int64_t>(plan->outputs.size());
-  if (source.kind == Source::HeldGradient)
-    limit = static_cast<int64_t>(plan->backward->targets.size());
+  int64_t limit = 0;
+  switch (source.kind) {
+    case Source::SavedInput:
+      limit = plan->tensors;
+      break;
+    case Source::SavedOutput:
+    case Source::GradOutput:
+      limit = static_cast<int64_t>(plan->outputs.size());
+      break;
+    case Source::HeldGradient:
+      limit = static_cast<int64_t>(plan->backward->targets.size());
+      break;
+    case Source::Register:
+      limit = plan->metadata.registers();
+      break;
+    case Source::ScalarArgument:
+      limit = plan->numbers;
+      break;
+  }
   return check_registers({source.index}, limit);
 }
 
 bool check_backward(const Plan* plan) {
   if (!plan->backward) return true;
-  if (!check_slots(plan->backward->targets)) return false;
+  if (!check_registers(plan->backward->targets, plan->backward->edges)) return false;
   for (const Source& source : plan->backward->arguments) {
     if (!check_source(plan, source)) return false;
   }
@@ -45,48 +55,97 @@ bool check_faults(const Plan* plan) {
   const int64_t limit = plan->metadata.registers();
   for (const IndexCheck& check : plan->checks) {
     const bool number = check.slot == -1;
-    if (check.slot < -1 || check.size < 0 || check.size >= (number ? 65 : limit))
-      return bad_spec("check", "number out of range");
-    if (check.exempt > IndexCheck::Number || (number && check.exempt != IndexCheck::Number))
-      return bad_spec("check", "unknown exemption");
-    if (check.exempt == IndexCheck::Number && check.value < 0)
+    if (!check_registers({check.slot}, plan->tensors, true)) return false;
+    if (check.size < 0 || check.size >= (number ? 65 : limit) || (number && check.size == 0))
+      return bad_spec("check", "size out of range");
+    if (number && check.exempt != IndexCheck::Number)
+      return bad_spec("check", "a divisor without its number");
+    if (check.exempt == IndexCheck::Number && (check.value < 0 || check.value >= plan->numbers))
       return bad_spec("check", "number out of range");
   }
   for (const IndexBound& bound : plan->bounds) {
-    if (!check_registers({bound.output}, static_cast<int64_t>(plan->outputs.size()))) return false;
-    if (!check_registers({bound.size}, limit, true) || bound.slot < -1)
-      return bad_spec("bound", "number out of range");
+    const bool of_input = bound.size == -1;
+    if (!check_registers({bound.output}, static_cast<int64_t>(plan->outputs.size())) ||
+        !check_registers({bound.size}, limit, true) ||
+        !check_registers({bound.slot}, plan->tensors, !of_input))
+      return false;
   }
   return true;
 }
 
+bool check_output(const Plan* plan, const OutputSpec& out) {
+  const int64_t limit = plan->metadata.registers();
+  const bool alias = out.kind == OutputSpec::Alias;
+  if (!check_registers(out.sizes, limit) || !check_registers(out.strides, limit)) return false;
+  if (out.sizes.size() != out.strides.size()) return bad_spec("output", "sizes and strides");
+  if (!check_registers({out.nbytes}, limit, out.kind != OutputSpec::New)) return false;
+  if (!check_registers({out.offset}, limit, !alias)) return false;
+  if (!check_registers({out.input}, plan->tensors, !alias && out.kind != OutputSpec::Input))
+    return false;
+  if (out.sizes.size() <= kMaxDims) return true;
+  PyErr_Format(PyExc_RuntimeError, "[Plan] only tensors with up to %d dims are supported",
+               kMaxDims);
+  return false;
+}
+
 bool check_packing(const Launch& launch, const std::vector<BufferSpec>& buffers) {
   const auto count = static_cast<int32_t>(launch.buffers.size());
-  const bool fine = launch.packs_from < count && launch.packs_to >= 0 && launch.packs_to < count &&
-                    launch.kernel && launch.scalars.empty() && launch.group < 0 &&
+  const bool fine = launch.packs_from >= 0 && launch.packs_from < count && launch.packs_to >= 0 &&
+                    launch.packs_to < count && launch.kernel && launch.scalars.empty() &&
+                    launch.group < 0 &&
                     buffers[launch.buffers[launch.packs_from]].kind == BufferSpec::Input &&
                     buffers[launch.buffers[launch.packs_to]].kind == BufferSpec::Temporary;
   return fine || bad_spec("packing", "must be of a kernel alone, from an input to a temporary");
 }
 
+bool check_buffer(const Plan* plan, const BufferSpec& buffer, int64_t registers, int64_t launches) {
+  switch (buffer.kind) {
+    case BufferSpec::Input:
+      return check_registers({buffer.index}, plan->tensors);
+    case BufferSpec::Output:
+      return check_registers({buffer.index}, static_cast<int64_t>(plan->outputs.size()));
+    case BufferSpec::Generator:
+      return check_registers({buffer.index}, plan->generators, true);
+    case BufferSpec::Error:
+      return true;
+    case BufferSpec::Temporary:
+      break;
+  }
+  if (!check_registers({buffer.nbytes}, registers)) return false;
+  const bool lives = buffer.first >= 0 && buffer.last >= buffer.first && buffer.last < launches;
+  return lives || bad_spec("temporary", "first and last launch");
+}
+
+bool check_launch(const Plan* plan, const Launch& launch, const std::vector<BufferSpec>& buffers,
+                  int64_t registers) {
+  const size_t count = launch.buffers.size();
+  if (!check_registers(launch.buffers, static_cast<int64_t>(buffers.size())) ||
+      !check_registers(launch.offsets, registers, true) ||
+      !check_registers(launch.sizes, registers))
+    return false;
+  const std::vector<int32_t> single = {launch.chunks, launch.work,     launch.scratch,
+                                       launch.flops,  launch.elements, launch.spare};
+  if (!check_registers(single, registers, true)) return false;
+  if (launch.offsets.size() != count) return bad_spec("launch", "offsets");
+  if (!launch.traffic.empty() && launch.traffic.size() != 2 * count)
+    return bad_spec("launch", "traffic");
+  if (launch.kernel && launch.chunks < 0) return bad_spec("launch", "a kernel needs chunks");
+  for (const ScalarSource& s : launch.scalars) {
+    if (s.kind == ScalarSource::Argument && !check_registers({s.index}, plan->numbers))
+      return false;
+  }
+  return launch.packs_from == -1 || check_packing(launch, buffers);
+}
+
 }  // namespace
 
 bool check_plan(const Plan* plan) {
-  const int64_t limit = plan->metadata.registers();
-  if (!check_registers(plan->guards, limit) || !check_slots(plan->mutated)) return false;
-  if (!check_backward(plan) || !check_faults(plan)) return false;
+  if (!check_registers(plan->guards, plan->metadata.registers()) ||
+      !check_registers(plan->mutated, plan->tensors) || !check_backward(plan) ||
+      !check_faults(plan))
+    return false;
   for (const OutputSpec& out : plan->outputs) {
-    if (!check_registers(out.sizes, limit) || !check_registers(out.strides, limit)) return false;
-    if (!check_registers({out.offset, out.nbytes}, limit, true)) return false;
-    if (out.kind == OutputSpec::New && out.nbytes < 0) return bad_spec("output", "nbytes");
-    if (out.kind == OutputSpec::Alias && out.offset < 0) return bad_spec("output", "offset");
-    const bool of_input = out.kind == OutputSpec::Alias || out.kind == OutputSpec::Input;
-    if (of_input && !check_slots({out.input})) return false;
-    if (out.sizes.size() > kMaxDims) {
-      PyErr_Format(PyExc_RuntimeError, "[Plan] only tensors with up to %d dims are supported",
-                   kMaxDims);
-      return false;
-    }
+    if (!check_output(plan, out)) return false;
   }
   if (plan->visible < 0 || plan->visible > static_cast<int64_t>(plan->outputs.size())) {
     return bad_spec("visible", "more than there are outputs");
@@ -100,33 +159,35 @@ bool check_plan(const Plan* plan) {
 bool check_execution(const Plan* plan, const SizeProgram& program,
                      const std::vector<BufferSpec>& buffers, const std::vector<Launch>& launches,
                      const std::vector<int32_t>& written) {
-  if (!check_slots(written)) return false;
+  if (!check_registers(written, plan->tensors)) return false;
   const int64_t limit = program.registers();
-  const int64_t launch_count = static_cast<int64_t>(launches.size());
-  for (const BufferSpec& b : buffers) {
-    const bool temporary = b.kind == BufferSpec::Temporary;
-    if (temporary && !check_registers({b.nbytes}, limit)) return false;
-    if (temporary && (b.first < 0 || b.last < b.first || b.last >= launch_count)) {
-      return bad_spec("temporary", "first and last launch");
-    }
-    if (b.kind == BufferSpec::Output && (b.index < 0 || b.index >= (int64_t)plan->outputs.size())) {
-      return bad_spec("buffer", "no such output");
-    }
-    if (b.kind == BufferSpec::Input && !check_slots({b.index})) return false;
+  for (const BufferSpec& buffer : buffers) {
+    if (!check_buffer(plan, buffer, limit, static_cast<int64_t>(launches.size()))) return false;
   }
   for (const Launch& launch : launches) {
-    if (!check_registers(launch.buffers, static_cast<int64_t>(buffers.size()))) return false;
-    if (!check_registers(launch.offsets, limit, true)) return false;
-    if (!check_registers(launch.sizes, limit)) return false;
-    const std::vector<int32_t> single = {launch.chunks, launch.work,     launch.scratch,
-                                         launch.flops,  launch.elements, launch.spare};
-    if (!check_registers(single, limit, true)) return false;
-    if (launch.packs_from >= 0 && !check_packing(launch, buffers)) return false;
-    for (const ScalarSource& s : launch.scalars) {
-      if (s.kind == ScalarSource::Argument && !check_slots({s.index})) return false;
-    }
+    if (!check_launch(plan, launch, buffers, limit)) return false;
   }
   return true;
+}
+
+bool plan_takes(const Plan* plan, size_t tensors, size_t numbers, size_t generators) {
+  if (static_cast<size_t>(plan->tensors) == tensors &&
+      static_cast<size_t>(plan->numbers) == numbers &&
+      static_cast<size_t>(plan->generators) == generators)
+    return true;
+  PyErr_Format(PyExc_RuntimeError,
+               "[%s] the plan takes %d tensors, %d numbers and %d generators; the call has %zu, "
+               "%zu and %zu",
+               plan->name.c_str(), plan->tensors, plan->numbers, plan->generators, tensors, numbers,
+               generators);
+  return false;
+}
+
+bool takes_edges(const Plan* plan, size_t edges) {
+  if (static_cast<size_t>(plan->backward->edges) == edges) return true;
+  PyErr_Format(PyExc_RuntimeError, "[%s] gradients of %d tensors; the call has %zu",
+               plan->name.c_str(), plan->backward->edges, edges);
+  return false;
 }
 
 }  // namespace fb

@@ -1,4 +1,5 @@
-// Range checks of what Python says in a plan and in its execution.
+// From Python's records of a plan and its execution (flambeau/ir/plan.py) to a Plan's arrays, and
+// the range checks of every number in them.
 #pragma once
 
 #include <vector>
@@ -9,6 +10,10 @@ namespace fb {
 
 // Sets a ValueError unless an exception is set; returns false.
 bool bad_spec(const char* what, const char* details);
+
+// plan_read.cpp. False + exception where a record is wrong; `executed` is kept.
+bool read_plan(Plan* plan, PyObject* spec, PyObject* backward_op, PyObject* structure);
+bool read_execution(Plan* plan, PyObject* record);
 
 // False with a ValueError where a number is out of range.
 bool check_plan(const Plan* plan);

@@ -282,8 +282,8 @@ const char* run_region(const BoundLaunch* launches, size_t count, LaunchClock* c
   return region.failed ? kNoMemory : nullptr;
 }
 
-const char* run_routine(const BoundLaunch& bound) {
-  return bound.ready->launch->routine({bound.pointers, bound.ready->sizes, bound.scalars});
+const char* run_routine(const BoundLaunch& bound, ErrorKind* error) {
+  return bound.ready->launch->routine({bound.pointers, bound.ready->sizes, bound.scalars, error});
 }
 
 // How many launches from `at` on form one region.
@@ -338,26 +338,34 @@ void note_region(const Execution& run, const BoundLaunch* bound, size_t count,
   }
 }
 
-const char* run_launches(const BoundLaunch* bound, size_t count, LaunchClock* clocks) {
-  return bound->ready->launch->kernel ? run_region(bound, count, clocks) : run_routine(*bound);
+const char* run_launches(const BoundLaunch* bound, size_t count, LaunchClock* clocks,
+                         ErrorKind* error) {
+  return bound->ready->launch->kernel ? run_region(bound, count, clocks)
+                                      : run_routine(*bound, error);
 }
 
 __attribute__((noinline)) const char* run_profiled(const Execution& run, const BoundLaunch* bound,
-                                                   size_t count) {
+                                                   size_t count, ErrorKind* kind) {
   SmallArray<LaunchClock, 4> clocks(count);
   if (!clocks.get()) return kNoMemory;
   ProfiledBody routine{nullptr, nullptr, bound->ready->launch->name.c_str(), clocks.get()};
   profiled_routine = bound->ready->launch->routine ? &routine : nullptr;
   const int64_t start = profile_now();
-  const char* error = run_launches(bound, count, clocks.get());
+  const char* error = run_launches(bound, count, clocks.get(), kind);
   const int64_t end = profile_now();
   profiled_routine = nullptr;
   note_region(run, bound, count, clocks.get(), start, end);
   return error;
 }
 
-// Null or an error text. `name`: the launch that failed.
-const char* run_all(const Execution& run, const char** name) {
+// What failed, and how.
+struct Failure {
+  const char* name;
+  ErrorKind kind = ErrorKind::Runtime;
+};
+
+// Null or an error text.
+const char* run_all(const Execution& run, Failure* failure) {
   const std::vector<ReadyLaunch>& ready = run.instance->ready;
   for (size_t at = 0; at < ready.size();) {
     if (ready[at].packing >= 0 && run.packed[ready[at].packing].filled) {
@@ -383,10 +391,11 @@ const char* run_all(const Execution& run, const char** name) {
       p += launch.buffers.size();
       s += launch.scalars.size();
     }
-    const char* error = run.buffer_bytes ? run_profiled(run, bound.get(), length)
-                                         : run_launches(bound.get(), length, nullptr);
+    const char* error = run.buffer_bytes
+                            ? run_profiled(run, bound.get(), length, &failure->kind)
+                            : run_launches(bound.get(), length, nullptr, &failure->kind);
     if (error) {
-      *name = ready[at].launch->name.c_str();
+      failure->name = ready[at].launch->name.c_str();
       return error;
     }
     if (run.error_count && flagged(run)) return nullptr;
@@ -404,27 +413,25 @@ void replace_all(std::string* text, const char* name, int64_t value) {
   }
 }
 
-// The exception that a text begins with, "linalg:" for example, as a new reference; the prefix is
-// removed. Without one it is `usual`. nullptr + exception.
-PyObject* error_type(std::string* text, PyObject* usual) {
-  const std::pair<const char*, PyObject*> types[] = {{"runtime:", PyExc_RuntimeError},
-                                                     {"value:", PyExc_ValueError},
-                                                     {"index:", PyExc_IndexError},
-                                                     {"linalg:", nullptr}};
-  for (const auto& [prefix, type] : types) {
-    if (text->rfind(prefix, 0) != 0) continue;
-    text->erase(0, std::strlen(prefix));
-    text->erase(0, text->find_first_not_of(' '));
-    if (type) return Py_NewRef(type);
-    return import_attribute("flambeau.ops.linear.factorisations", "LinAlgError");
+// New reference; null + exception.
+PyObject* error_type(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::Index:
+      return Py_NewRef(PyExc_IndexError);
+    case ErrorKind::Runtime:
+      return Py_NewRef(PyExc_RuntimeError);
+    case ErrorKind::Value:
+      return Py_NewRef(PyExc_ValueError);
+    case ErrorKind::LinearAlgebra:
+      break;
   }
-  return Py_NewRef(usual);
+  return import_attribute("flambeau.ops.linear.factorisations", "LinAlgError");
 }
 
-bool check_error_block(const Plan* plan, const std::string& message, const int64_t* block) {
+bool check_error_block(const Plan* plan, const BufferSpec& buffer, const int64_t* block) {
   if (block[0] == 0) return true;
-  std::string text = message;
-  const auto type = steal(error_type(&text, PyExc_IndexError));
+  std::string text = buffer.message;
+  const auto type = steal(error_type(buffer.error));
   if (!type) return false;
   replace_all(&text, "{value}", block[1]);
   replace_all(&text, "{size}", block[2]);
@@ -523,9 +530,7 @@ bool locate_buffers(const Instance* instance, const Call& call, PyObject* const*
         bases[i] = arena + instance->arena_offsets[i];
         break;
       case BufferSpec::Generator: {
-        PyObject* object = buffer.index >= 0 && buffer.index < call.object_count
-                               ? call.objects[buffer.index]
-                               : nullptr;
+        PyObject* object = buffer.index >= 0 ? call.objects[buffer.index] : nullptr;
         bases[i] = reinterpret_cast<char*>(generator_of(object));
         if (!bases[i]) return false;
         break;
@@ -554,7 +559,7 @@ void fence_temporaries(const Instance* instance, const char* arena) {
 
 // Runs with or without the GIL. Without it the inputs' storages are held: another thread may drop
 // a list that a call was given, or resize a tensor.
-const char* run_released(const Execution& run, const Call& call, const char** name) {
+const char* run_released(const Execution& run, const Call& call, Failure* failure) {
   SmallArray<Storage*, kInlineBuffers> held(static_cast<size_t>(call.tensor_count));
   if (!held.get()) return kNoMemory;
   for (int32_t i = 0; i < call.tensor_count; ++i) {
@@ -562,7 +567,7 @@ const char* run_released(const Execution& run, const Call& call, const char** na
     storage_incref(held.get()[i]);
   }
   const char* error;
-  Py_BEGIN_ALLOW_THREADS error = run_all(run, name);
+  Py_BEGIN_ALLOW_THREADS error = run_all(run, failure);
   Py_END_ALLOW_THREADS for (int32_t slot : run.instance->plan->written)++ held.get()[slot]->writes;
   for (int32_t i = 0; i < call.tensor_count; ++i) storage_decref(held.get()[i]);
   return error;
@@ -572,8 +577,8 @@ void note_inputs(const Plan* plan, const Call& call) {
   for (int32_t slot : plan->written) ++call.tensors[slot]->storage->writes;
 }
 
-const char* run_held(const Execution& run, const Call& call, const char** name) {
-  const char* error = run_all(run, name);
+const char* run_held(const Execution& run, const Call& call, Failure* failure) {
+  const char* error = run_all(run, failure);
   note_inputs(run.instance->plan, call);
   return error;
 }
@@ -582,7 +587,7 @@ bool check_errors(const Plan* plan, char* const* bases) {
   for (size_t i = 0; i < plan->buffers.size(); ++i) {
     if (plan->buffers[i].kind != BufferSpec::Error) continue;
     const int64_t* block = reinterpret_cast<const int64_t*>(bases[i]);
-    if (!check_error_block(plan, plan->buffers[i].message, block)) return false;
+    if (!check_error_block(plan, plan->buffers[i], block)) return false;
   }
   return true;
 }
@@ -637,7 +642,7 @@ bool execute(Instance* instance, const Call& call, PyObject* const* outputs) {
     fence_temporaries(instance, arena);
   }
   const char* error = nullptr;
-  const char* failed = plan->name.c_str();
+  Failure failure{plan->name.c_str()};
   bool fine = true;
   if (!bases.get() || !packed.get() || (instance->arena_bytes > 0 && !arena)) {
     error = kNoMemory;
@@ -653,14 +658,14 @@ bool execute(Instance* instance, const Call& call, PyObject* const* outputs) {
                           error_count,
                           buffer_bytes.empty() ? nullptr : buffer_bytes.data(),
                           packed.get()};
-      error = instance->total_work > kReleaseWork ? run_released(run, call, &failed)
-                                                  : run_held(run, call, &failed);
+      error = instance->total_work > kReleaseWork ? run_released(run, call, &failure)
+                                                  : run_held(run, call, &failure);
       note_outputs(plan, outputs);
       packed_finish(packed.get(), instance->packings.size(), !error && !flagged(run));
     }
   }
   if (arena) block_free(arena, instance->arena_bytes);
-  if (error) raise_routine_error(plan->name.c_str(), error);
+  if (error) raise_routine_error(plan->name.c_str(), failure.kind, error);
   return fine && !error && (error_count == 0 || check_errors(plan, bases.get()));
 }
 
@@ -701,16 +706,15 @@ void drop_outputs(const Plan* plan, PyObject** outputs) {
 
 }  // namespace
 
-void raise_routine_error(const char* op, const char* text) {
+void raise_routine_error(const char* op, ErrorKind kind, const char* text) {
   if (text == kRaisedInPython) return raise_from_python();
-  const bool memory = std::strncmp(text, "out of memory", 13) == 0;
-  std::string message = text;
-  const auto type = steal(error_type(&message, memory ? PyExc_MemoryError : PyExc_RuntimeError));
+  const bool memory = std::strncmp(text, kNoMemory, std::strlen(kNoMemory)) == 0;
+  const auto type = steal(memory ? Py_NewRef(PyExc_MemoryError) : error_type(kind));
   if (!type) return;
-  if (message[0] == '[')
-    PyErr_SetString(type.get(), message.c_str());
+  if (text[0] == '[')
+    PyErr_SetString(type.get(), text);
   else
-    PyErr_Format(type.get(), "[%s] %s", op, message.c_str());
+    PyErr_Format(type.get(), "[%s] %s", op, text);
 }
 
 Instance* instance_new(Plan* plan, const int64_t* symbols, int32_t count) {

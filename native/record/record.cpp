@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "call/op_internal.h"
 #include "runtime/fork.h"
 #include "runtime/profile.h"
 #include "runtime/traceback.h"
@@ -211,10 +212,24 @@ Instance* find_plan(const Words& key, const std::vector<int64_t>& symbols) {
   return nullptr;
 }
 
+size_t number_count(const Recorder* r) {
+  size_t count = 0;
+  for (const Record& record : r->records) count += record.scalars.size();
+  return count;
+}
+size_t object_count(const Recorder* r) {
+  size_t count = 0;
+  for (const Record& record : r->records) count += record.objects.size();
+  return count;
+}
+
 // A new plan, remembered in its class.
-Instance* add_plan(const Words& key, const Ref<>& object, const std::vector<int64_t>& symbols) {
+Instance* add_plan(const Recorder* r, const Words& key, const Ref<>& object,
+                   const std::vector<int64_t>& symbols) {
   if (!object || object.get() == Py_None) return nullptr;
   auto plan = share(reinterpret_cast<Plan*>(object.get()));
+  if (!plan_takes(plan.get(), r->externals.size(), number_count(r), object_count(r)))
+    return nullptr;
   const auto count = static_cast<int32_t>(symbols.size());
   Instance* instance = instance_new(plan.get(), symbols.data(), count);
   if (!instance && !PyErr_Occurred())
@@ -258,7 +273,7 @@ Instance* record_instance(const Recorder* r, const std::vector<int32_t>& live, c
   } else {
     const auto plan = checked_plan(steal(build ? build(context) : build_plan(r, live)));
     stream_builds += plan.get() != Py_None;
-    instance = add_plan(key, plan, symbols);
+    instance = add_plan(r, key, plan, symbols);
     if (!instance) return nullptr;
   }
   remember(std::move(exact), instance);

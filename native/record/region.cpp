@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "call/describe.h"
+#include "call/op_internal.h"
 #include "record/record.h"
 
 namespace fb {
@@ -312,10 +313,11 @@ PyObject* compile_joint(Recorder* r, const Region& region, const Snapshot& befor
   if (writes(r, before.records) || !find_gradients(r, parts, &found)) return nullptr;
   active_recorder = nullptr;
   const auto stream = steal(describe_stream(r, region.live, true));
-  const auto backward = steal(described(
-      Description::Backward,
-      {PyLong_FromSize_t(before.records), PyLong_FromSize_t(before.externals), Py_NewRef(seeds),
-       found.grads.release(), PyLong_FromSize_t(found.sums), found.held.release()}));
+  const auto backward = steal(
+      described(Description::Backward,
+                {PyLong_FromSize_t(before.records), PyLong_FromSize_t(before.externals),
+                 PyLong_FromSize_t(region.outer.size()), Py_NewRef(seeds), found.grads.release(),
+                 PyLong_FromSize_t(found.sums), found.held.release()}));
   return call_object(joint_compiler, stream, backward);
 }
 
@@ -380,6 +382,7 @@ Node* region_node(const Recorder* r, Instance* instance, const Region& region,
   }
   // Edges that get no gradient are left out: targets are numbers of edges here.
   const std::vector<int32_t>& targets = instance->plan->backward->targets;
+  if (!takes_edges(instance->plan, region.outer.size())) return nullptr;
   auto node = steal(node_new(NodeKind::Plan, targets.size(), saved, scalars));
   if (!node) return nullptr;
   node->instance = share(instance).release();

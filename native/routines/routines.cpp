@@ -177,10 +177,11 @@ PyObject* call_routine(PyObject*, PyObject* args) {
   std::vector<int64_t> n;
   std::vector<Scalar> s;
   const char* error = nullptr;
+  ErrorKind kind = ErrorKind::Runtime;
   const bool fine = read_pointers(tensors, &pointers, &held) && read_sizes(sizes, &n) &&
                     (!scalars || read_scalars(scalars, &s));
   if (fine) {
-    const RoutineContext context{pointers.data(), n.data(), s.data()};
+    const RoutineContext context{pointers.data(), n.data(), s.data(), &kind};
     const int64_t bytes = profiling() ? bytes_of(tensors) : -1;
     Py_BEGIN_ALLOW_THREADS error =
         bytes < 0 ? routine(context) : run_profiled(name, routine, context, bytes);
@@ -189,7 +190,7 @@ PyObject* call_routine(PyObject*, PyObject* args) {
   for (const auto& storage : held) ++storage->writes;  // which are results, only the caller knows
   if (!fine) return nullptr;
   if (error) {
-    raise_routine_error(name, error);
+    raise_routine_error(name, kind, error);
     return nullptr;
   }
   Py_RETURN_NONE;

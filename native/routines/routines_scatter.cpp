@@ -314,7 +314,7 @@ const char* put(const RoutineContext& c) {
   PutShape s{c.n[0], c.n[1], c.n[2], c.n[3], 1, c.n + 4};
   for (int64_t d = 0; d < s.dims; ++d) s.targets *= s.sizes[d];
   if (s.count * s.outer * s.inner == 0) return nullptr;
-  if (s.targets == 0) return "index: a dimension of size 0 cannot be indexed";
+  if (s.targets == 0) return c.fail(ErrorKind::Index, "a dimension of size 0 cannot be indexed");
   if (s.dims == 1 && s.outer * s.inner == 1) {
     put_line<T, kMode>(pointer<T>(c, 0), s.targets, pointer<int64_t>(c, 2), 1, pointer<T>(c, 1), 1,
                        s.count);

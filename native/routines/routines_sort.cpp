@@ -520,7 +520,8 @@ const char* select(const RoutineContext& c) {
   int64_t* indices = pointer<int64_t>(c, 2);
   const int64_t first = c.n[2], count = c.n[3], ties = c.n[5];
   const RowWork work(c.n[0], c.n[1]);
-  if (first < 0 || count < 0 || first > work.n - count) return "index: place out of the row";
+  if (first < 0 || count < 0 || first > work.n - count)
+    return c.fail(ErrorKind::Index, "place out of the row");
   if (count == 0) return nullptr;
   return for_rows(c.n[0], work, [&](int64_t r) {
     const T* row = x + r * work.n;

@@ -288,9 +288,6 @@ bool push_arguments(Arguments* args, Node* node, Tensor** grads, Tensor** result
                                           : PyLong_FromLongLong(scalar.value.i));
         break;
       }
-      case Source::None:
-        fine = args->push(Py_NewRef(Py_None));
-        break;
     }
     if (!fine) return false;
   }

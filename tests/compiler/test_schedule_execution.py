@@ -31,17 +31,17 @@ def test_registers_hold_the_sizes(metadata):
     graph = make_graph(function, ["f32"] * 3, [(S0, S1), (S1,), (S1,)], ("s0", "s1"))
     made, execution = build(graph, 2 + metadata)
     sizes = {"s0": 5, "s1": 9000}
-    registers = run(execution["program"], [5, 9000] + [-1] * metadata)
-    for launch, entry in zip(made.launches, execution["launches"]):
-        assert [registers[r] for r in entry["sizes"]] == [evaluate(s, sizes) for s in launch.sizes]
-        assert registers[entry["work"]] == evaluate(launch.work, sizes)
+    registers = run(execution.program, [5, 9000] + [-1] * metadata)
+    for launch, entry in zip(made.launches, execution.launches):
+        assert [registers[r] for r in entry.sizes] == [evaluate(s, sizes) for s in launch.sizes]
+        assert registers[entry.work] == evaluate(launch.work, sizes)
         if launch.kernel is not None:
-            assert registers[entry["chunks"]] == evaluate(launch.chunks, sizes)
-            assert entry["kernel"] >= 64
-    for buffer, entry in zip(made.buffers, execution["buffers"]):
+            assert registers[entry.chunks] == evaluate(launch.chunks, sizes)
+            assert entry.kernel >= 64
+    for buffer, entry in zip(made.buffers, execution.buffers):
         if buffer.kind == "temporary":
-            assert registers[entry[1]] == evaluate(buffer.where, sizes)
-            assert entry[2] <= entry[3]
+            assert registers[entry.nbytes] == evaluate(buffer.where, sizes)
+            assert entry.first <= entry.last
 
 
 def test_stages_are_listed():

@@ -17,6 +17,7 @@ from flambeau.ir import schedule_grammar as grammar
 from flambeau.ir.graph_grammar import GraphError
 from flambeau.ir.kernel_grammar import KernelError
 from flambeau.ir.node import Graph, Node, node
+from flambeau.ir.plan_grammar import PlanError
 from flambeau.ir.schedule_grammar import ScheduleError
 from flambeau.ir.size import symbol
 from tests.prims.composites import make_graph, softmax
@@ -95,7 +96,7 @@ def compiled(state: State) -> None:
 
 
 def assembled(state: State) -> None:
-    state.execution["launches"][0]["sizes"][0] = 10_000
+    state.execution.launches[0].sizes[0] = 10_000
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def assembled(state: State) -> None:
         ("lower", kernel, KernelError),
         ("print", printed, StageError),
         ("compile", compiled, StageError),
-        ("assemble", assembled, StageError),
+        ("assemble", assembled, PlanError),
     ],
 )
 def test_checks_find_faults(

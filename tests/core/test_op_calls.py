@@ -20,6 +20,7 @@ import pytest
 import flambeau
 from flambeau import _core
 from flambeau.compiler import toolchain
+from flambeau.ir.plan import Buffer, Execution, Launch, Number, Output, PlanSpec
 from flambeau.language.schema import ArgumentSpec
 
 KERNELS = """
@@ -84,47 +85,32 @@ class AddBuilder:
             raise RuntimeError(f"[add] shapes differ: {sizes}\nhint: reshape")
         # symbols: n, stride, offset, m, stride, offset
         program = [(EQ, 0, 3), (CONST, 4, 0), (MUL, 0, 7), (CONST, 1, 0)]
-        outputs = [("input", 0)] if self.inplace else [("new", "f32", [0], [9], 8)]
+        new = Output("new", -1, "f32", [0], [9], nbytes=8)
 
         def compile_plan():
-            target = ("input", 0) if self.inplace else ("output", 0)
-            scalar = ("argument", 0, True) if len(call) > 2 else ("constant", 1.0, True)
-            return {
-                "program": [(CONST, 8191, 0), (ADD, 0, 10), (CONST, 8192, 0), (FLOORDIV, 11, 12)],
-                "buffers": [("input", 0), ("input", 1), target],
-                "launches": [
-                    {
-                        "kernel": self.kernels["add"],
-                        "routine": None,
-                        "name": "add",
-                        "buffers": [0, 1, 2],
-                        "offsets": [-1, -1, -1],
-                        "sizes": [0],
-                        "scalars": [scalar],
-                        "chunks": 13,
-                        "work": 0,
-                        "scratch": -1,
-                        "group": -1,
-                    }
-                ],
-                "keepalive": [self.kernels["library"]],
-            }
+            scalar = Number("argument", 0, True) if len(call) > 2 else Number("constant", 1.0, True)
+            launch = Launch("add", self.kernels["add"], None, [0, 1, 2], [-1, -1, -1], [0],
+                            [scalar], chunks=13, work=0)  # fmt: skip
+            return Execution(
+                [(CONST, 8191, 0), (ADD, 0, 10), (CONST, 8192, 0), (FLOORDIV, 11, 12)],
+                [Buffer("input", 0), Buffer("input", 1),
+                 Buffer("input" if self.inplace else "output", 0)],
+                [launch],
+                keepalive=[self.kernels["library"]],
+            )  # fmt: skip
 
-        return _core.Plan(
-            {
-                "name": "add_" if self.inplace else "add",
-                "program": program,
-                "symbols": 6,
-                "guards": [6],
-                "outputs": outputs,
-                "visible": 1,
-                "mutated": [0] if self.inplace else [],
-                "returns": "single",
-                "backward": None,
-                "graph": None,
-                "compile": compile_plan,
-            }
+        spec = PlanSpec(
+            "add_" if self.inplace else "add",
+            symbols=6,
+            tensors=2,
+            outputs=[Output("input", 0) if self.inplace else new],
+            visible=1,
+            numbers=int(len(call) > 2),
+            program=program,
+            guards=[6],
+            mutated=[0] if self.inplace else [],
         )
+        return _core.Plan(spec, compile=compile_plan)
 
 
 @pytest.fixture
@@ -300,8 +286,8 @@ def test_plans_of_static_values_that_never_repeat_are_dropped():
     """Each value is a class of its own: an overload keeps 1,024 plans, its keys no others."""
 
     def build(call):
-        spec = {"name": "same", "symbols": 0, "outputs": [("input", 0)], "returns": "single"}
-        return _core.Plan(spec | {"symbols": len(call[0].sizes) * 2 + 1})
+        symbols = len(call[0].sizes) * 2 + 1
+        return _core.Plan(PlanSpec("same", symbols, 1, [Output("input", 0)], 1))
 
     arguments = (argument("self", "Tensor"), argument("k", "int"))
     op = _core.Op("same", [(arguments, build, ())])
@@ -324,8 +310,8 @@ def test_plans_whose_guards_never_repeat_are_dropped():
     def build(call):
         size = call[0].sizes[0]
         program = [(CONST, size, 0), (EQ, 0, 3)]
-        spec = {"name": "same", "symbols": 3, "outputs": [("input", 0)], "returns": "single"}
-        return _core.Plan(spec | {"program": program, "guards": [4]})
+        output = Output("input", 0)
+        return _core.Plan(PlanSpec("same", 3, 1, [output], 1, program=program, guards=[4]))
 
     op = _core.Op("same", [((argument("self", "Tensor"),), build, ())])
     before, others = _core.plan_cache_stats(), _live_plans()
@@ -352,58 +338,55 @@ def test_forked_child_has_threads_of_its_own(add):
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_error_buffer(kernels):
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        ("index", IndexError),
+        ("runtime", RuntimeError),
+        ("value", ValueError),
+        ("linalg", flambeau.linalg.LinAlgError),
+    ],
+)
+def test_error_buffer(kernels, kind, error):
+    message = "runtime:index {value} is out of bounds, size {size}"  # no prefix has a meaning
+
     def build(call):
-        return _core.Plan(
-            {
-                "name": "take",
-                "program": [(CONST, 1, 0)],
-                "symbols": 3,
-                "outputs": [],
-                "returns": "nothing",
-                "compile": lambda: {
-                    "buffers": [("error", "index {value} is out of bounds, size {size}")],
-                    "launches": [
-                        {"kernel": kernels["fail"], "name": "t", "buffers": [0], "sizes": [0],
-                         "chunks": 3}
-                    ],
-                },
-            }
-        )  # fmt: skip
+        execution = Execution(
+            [],
+            [Buffer("error", error=kind, message=message)],
+            [Launch("t", kernels["fail"], None, [0], sizes=[0], chunks=3)],
+        )
+        spec = PlanSpec("take", 3, 1, [], 0, program=[(CONST, 1, 0)], returns="nothing")
+        return _core.Plan(spec, compile=lambda: execution)
 
     op = _core.Op("take", [((argument("self", "Tensor"),), build, ())])
-    with pytest.raises(IndexError, match=r"^\[take\] index 7 is out of bounds, size 3$"):
+    text = r"^\[take\] runtime:index 7 is out of bounds, size 3$"
+    with pytest.raises(error, match=text) as raised:
         op(tensor([1.0, 2.0, 3.0]))
+    assert type(raised.value) is error
 
 
-def arena_plan(kernels):
-    """put a constant into a temporary, then add it to the input: two launches, one arena."""
-    launch = {"routine": None, "offsets": None, "work": -1, "scratch": -1}
-    return lambda: {
-        "program": [(CONST, 1, 0)],
-        "buffers": [("input", 0), ("temporary", 4, 0, 1), ("output", 0)],
-        "launches": [
-            {"kernel": kernels["put"], "name": "put", "buffers": [1], "sizes": [0],
-             "scalars": [("constant", 5.0, True)], "chunks": 6, "group": 0, **launch},
-            {"kernel": kernels["add"], "name": "add", "buffers": [0, 1, 2], "sizes": [0],
-             "scalars": [("constant", 2.0, True)], "chunks": 6, "group": 1, **launch},
+def arena_execution(kernels):
+    """x + 2 * 5: the fives are a temporary."""
+    fives = [Number("constant", 5.0, True)]
+    twice = [Number("constant", 2.0, True)]
+    return Execution(
+        [(CONST, 1, 0)],
+        [Buffer("input", 0), Buffer("temporary", nbytes=4, first=0, last=1), Buffer("output", 0)],
+        [
+            Launch("put", kernels["put"], None, [1], sizes=[0], scalars=fives, chunks=6, group=0),
+            Launch("add", kernels["add"], None, [0, 1, 2], sizes=[0], scalars=twice, chunks=6,
+                   group=1),
         ],
-    }  # fmt: skip
+    )  # fmt: skip
 
 
 def test_arena(kernels):
     def build(call):
         program = [(CONST, 4, 0), (MUL, 0, 3), (CONST, 1, 0)]
-        return _core.Plan(
-            {
-                "name": "shift",
-                "program": program,
-                "symbols": 3,
-                "outputs": [("new", "f32", [0], [5], 4)],
-                "returns": "list",
-                "compile": arena_plan(kernels),
-            }
-        )
+        outputs = [Output("new", -1, "f32", [0], [5], nbytes=4)]
+        spec = PlanSpec("shift", 3, 1, outputs, 1, program=program, returns="list")
+        return _core.Plan(spec, compile=lambda: arena_execution(kernels))
 
     op = _core.Op("shift", [((argument("self", "Tensor"),), build, ())])
     (result,) = op(tensor([1.0, 2.0, 3.0]))
@@ -416,15 +399,9 @@ def alias_builder(calls):
     def build(call):
         calls.append(call)
         # symbols: sizes 0 1, strides 2 3, offset 4, index 5
-        return _core.Plan(
-            {
-                "name": "select",
-                "program": [(MUL, 5, 2), (ADD, 4, 6)],
-                "symbols": 6,
-                "outputs": [("alias", 0, "f32", [1], [3], 7)],
-                "returns": "single",
-            }
-        )
+        outputs = [Output("alias", 0, "f32", [1], [3], 7)]
+        program = [(MUL, 5, 2), (ADD, 4, 6)]
+        return _core.Plan(PlanSpec("select", 6, 1, outputs, 1, program=program))
 
     return build
 
@@ -521,11 +498,10 @@ def test_factories_follow_the_default_device():
 
     def build(call):
         calls.append(str(_core.get_default_device()))
-        output = ("new", "f32", [0], [1], 2, _core.get_default_device())
-        return _core.Plan(
-            {"name": "empty", "program": [(CONST, 1, 0), (CONST, 4, 0)], "symbols": 1,
-             "outputs": [output], "returns": "single"}
-        )  # fmt: skip
+        device = _core.get_default_device()
+        outputs = [Output("new", -1, "f32", [0], [1], nbytes=2, device=device)]
+        program = [(CONST, 1, 0), (CONST, 4, 0)]
+        return _core.Plan(PlanSpec("empty", 1, 0, outputs, 1, program=program))
 
     op = _core.Op("empty", [((argument("n", "SymInt"),), build, ())])
     before = _core.get_default_device()

@@ -184,7 +184,7 @@ def _traced(source: Source, call: Call, single: Call, run: Callable[..., Any]) -
     trace, result = traced(call, False, go)
     overload = source.overload
     differentiable = overload is None or overload.options.differentiable
-    placed = [o[-1] for o in specification.spec["outputs"] if o[0] == "new" and len(o) > 5]
+    placed = [o.device for o in specification.spec.outputs if o.device is not None]
     device = _core.device(placed[0]) if placed else None
     with trace:
         place = device or first_device(call)

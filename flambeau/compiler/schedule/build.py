@@ -31,8 +31,8 @@ from flambeau.ir.size import (
 from flambeau.ir.size_core import from_terms, is_non_negative, rebuild
 from flambeau.prims.record import record_of
 
-# ("input", slot), ("output", number), ("temporary", node), ("error", message)
-Memory = tuple[str, int | str | Node]
+# ("input", slot), ("output", number), ("temporary", node), ("error", (kind of exception, message))
+Memory = tuple[str, int | tuple[str, str] | Node]
 Scalar = tuple[str, Any, bool]  # ("argument", slot, as float) or ("constant", value, as float)
 CHUNK_ELEMENTS = 8192  # aimed at per chunk
 COST_PER_NANOSECOND = 32
@@ -387,9 +387,10 @@ class Builder:
             f"[{value.attribute('name')}] index {{value}} is out of range for a dimension of size "
             "{size}\nhint: indices lie in [-size, size)"
         )
+        error = value.attribute("error", "index")
         packed: Attributes = (
             ("dimension", value.attribute("dimension", 0)),
-            ("parameter", self._parameter(("error", message), "error", "w")),
+            ("parameter", self._parameter(("error", (error, message)), "error", "w")),
             ("size", self.sizes.argument(value.attribute("size"))),
         )
         if value.attribute("strict"):

@@ -22,7 +22,7 @@ class RoutineCall:
 
     Attributes:
         name: of the routine; of a kernel, for people.
-        memory: buffers; ("generator", slot) and ("error", message) beside the usual ones.
+        memory: buffers; ("generator", slot) and ("error", (kind, message)) beside the usual ones.
         offsets: bytes to skip per buffer.
         sizes: size expressions.
         scalars: see `Scalar`.

@@ -31,7 +31,8 @@ class Buffer:
 
     Attributes:
         kind: "input", "output", "temporary", "generator" or "error".
-        where: slot, number, byte count (size expression), generator slot or message.
+        where: slot, number, byte count (size expression), generator slot, or the kind and message
+            of an exception.
         first: index of the first launch that touches it (temporaries).
         last: index of the last one.
     """

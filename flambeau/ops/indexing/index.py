@@ -52,10 +52,10 @@ def wrapped(index: Node, extent: Size, name: str, dim: int = 0) -> Node:
     The operator's definition states the error, and whether negative indices count from the end.
     """
     options = REGISTRY[name.removesuffix("_")].options
-    kind = "runtime:" if options.index_error is RuntimeError else ""
+    error = "runtime" if options.index_error is RuntimeError else "index"
     strict = options.strict_index
     message = (
-        f"{kind}[{name}] index {{value}} is out of bounds for dimension {dim} with size {{size}}\n"
+        f"[{name}] index {{value}} is out of bounds for dimension {dim} with size {{size}}\n"
         f"hint: indices lie in [{'0' if strict else '-size'}, size)"
     )
     if extent == 0 and 0 not in index.shape:  # zeros are never symbols
@@ -64,7 +64,7 @@ def wrapped(index: Node, extent: Size, name: str, dim: int = 0) -> Node:
             "hint: only an empty index fits an empty dimension"
         )
     once = _unrepeated(index)
-    checked = prims.check_index(once, extent, name, message, strict=strict)
+    checked = prims.check_index(once, extent, name, message, error=error, strict=strict)
     return checked if once is index else prims.broadcast_to(checked, index.shape)
 
 

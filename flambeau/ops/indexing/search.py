@@ -252,15 +252,15 @@ def masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     flat = prims.reshape(chosen, (count,))
     rank = prims.where(flat, _ranks(flat), prims.full(0, flat.shape, "i64"))
     short = (
-        "runtime:[masked_scatter] Number of elements of source < number of ones in mask: {size} "
+        "[masked_scatter] Number of elements of source < number of ones in mask: {size} "
         "elements\nhint: source needs one element per true one of the mask"
     )
     if isinstance(available, int) and available == 0:
         untrue = prims.check_index(
-            prims.cast(chosen, "i64"), 1, "masked_scatter", short.format(size=0)
+            prims.cast(chosen, "i64"), 1, "masked_scatter", short.format(size=0), error="runtime"
         )
         return prims.where(untrue > 0, prims.zeros_like(x), connected(x, source))
-    places = prims.check_index(rank, available, "masked_scatter", short)
+    places = prims.check_index(rank, available, "masked_scatter", short, error="runtime")
     values = prims.take(prims.reshape(source, (available,)), places, 0)
     return prims.where(chosen, prims.reshape(values, x.shape), x)
 
@@ -306,11 +306,13 @@ def _search(ordered: Node, values: Node, right: bool, sorter: Node | None) -> No
 
 def _checked_order(sorter: Node) -> Node:
     text = (
-        "runtime:[searchsorted] torch.searchsorted(): sorter index out of range\n"
+        "[searchsorted] torch.searchsorted(): sorter index out of range\n"
         "hint: sorter = boundaries.argsort()"
     )
     flat = prims.reshape(sorter, (prod(sorter.shape),))
-    return prims.check_index(flat, sorter.shape[-1], "searchsorted", text, strict=True)
+    return prims.check_index(
+        flat, sorter.shape[-1], "searchsorted", text, error="runtime", strict=True
+    )
 
 
 def insertion_places(ordered: Node, values: Node, right: bool) -> Node:

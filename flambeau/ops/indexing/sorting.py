@@ -334,9 +334,7 @@ def histc(self: Tensor, bins: int = 100, min: Scalar = 0, max: Scalar = 0) -> Te
     return prims.take_add(base, index, prims.cast(inside, x.dtype), 0)
 
 
-_NOT_FINITE = (
-    "runtime:[histc] torch.histc: the range is not finite in the dtype\nhint: give min and max"
-)
+_NOT_FINITE = "[histc] torch.histc: the range is not finite in the dtype\nhint: give min and max"
 
 
 def _bounds(x: Node, low: float, high: float, half: str) -> tuple[Node, Node]:

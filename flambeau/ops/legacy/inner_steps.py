@@ -114,7 +114,9 @@ def max_pool2d_with_indices_backward(
         problem += f"got {shown(indices.shape)}"
         raise failure(RuntimeError, name, problem, "pass those of max_pool2d(return_indices=True)")
     places, grad = prims.reshape(indices, rows), prims.reshape(grad_output, rows)
-    places = prims.check_index(places, prod(plane), name, no_place(name), strict=True)
+    places = prims.check_index(
+        places, prod(plane), name, no_place(name), error="runtime", strict=True
+    )
     return prims.reshape(prims.scatter(base, places, grad, 1, "add"), self.shape)
 
 

@@ -30,11 +30,11 @@ from flambeau.ops.reduction.variance import flat_root
 
 _F = "nn.functional"
 _NO_CLASS = (
-    "runtime:[multi_margin_loss] target out of range: {value} of {size} classes\n"
+    "[multi_margin_loss] target out of range: {value} of {size} classes\n"
     "hint: targets lie in [0, classes)"
 )
 _NO_LABEL = (
-    "runtime:[multilabel_margin_loss] argument #2 'target' is out of range: {value} of {size} "
+    "[multilabel_margin_loss] argument #2 'target' is out of range: {value} of {size} "
     "classes\nhint: labels lie in [0, classes); -1 ends them"
 )
 
@@ -398,7 +398,9 @@ def multi_margin_loss(
     if weight is not None and not same_sizes(weight.shape, (classes,)):
         problem = f"inconsistent weight size, expected {classes} but got {shown(weight.shape)}"
         raise failure(RuntimeError, "multi_margin_loss", problem, "one weight a class")
-    index = prims.check_index(wanted, classes, "multi_margin_loss", _NO_CLASS, strict=True)
+    index = prims.check_index(
+        wanted, classes, "multi_margin_loss", _NO_CLASS, error="runtime", strict=True
+    )
     column = prims.unsqueeze(index, 1)
     chosen = prims.broadcast_to(prims.gather(rows, column, 1), rows.shape)
     value = _positive_part(rows - chosen + margin)
@@ -454,6 +456,7 @@ def multilabel_margin_loss(input: Tensor, target: Tensor) -> Tensor:
         classes,
         "multilabel_margin_loss",
         _NO_LABEL,
+        error="runtime",
         strict=True,
     )
     batch = rows.shape[0]

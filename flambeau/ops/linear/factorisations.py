@@ -143,13 +143,15 @@ def _not_square() -> Iterator[ErrorSample]:
 # ------------------------------------------------------------------------------------ Cholesky
 
 
-def checked(name: str, info: Node, meaning: str, kind: str = "linalg") -> Node:
+def checked(name: str, info: Node, meaning: str, error: str = "linalg") -> Node:
     """The error numbers; the call raises for the first one that is not 0, which `{value}` names.
 
-    `kind` is the exception: "linalg" for `LinAlgError`, "runtime" for RuntimeError.
+    `error` is the kind of exception: "linalg" for `LinAlgError`, "runtime" for RuntimeError.
     """
-    message = f"{kind}:[{name}] {name}: {meaning}\nhint: see its condition"
-    return prims.cast(prims.check_index(info, 1, name, message, strict=True), info.dtype)
+    message = f"[{name}] {name}: {meaning}\nhint: see its condition"
+    return prims.cast(
+        prims.check_index(info, 1, name, message, error=error, strict=True), info.dtype
+    )
 
 
 NOT_POSITIVE = (
@@ -369,7 +371,7 @@ def lu(A: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, Tensor]:
 
 
 _NO_ROW = (
-    "runtime:[lu_unpack] torch.lu_unpack: pivots must be between 1 and LU.size(-2) = {size} "
+    "[lu_unpack] torch.lu_unpack: pivots must be between 1 and LU.size(-2) = {size} "
     "inclusive\nhint: pass what lu_factor returned"
 )
 
@@ -413,7 +415,9 @@ def lu_unpack(
         problem += f"{shown(LU_data.shape)}"
         raise failure(RuntimeError, "lu_unpack", problem, "pass what lu_factor returned")
     rows = LU_data.shape[-2]
-    places = prims.check_index(LU_pivots - 1, rows, "lu_unpack", _NO_ROW, strict=True)
+    places = prims.check_index(
+        LU_pivots - 1, rows, "lu_unpack", _NO_ROW, error="runtime", strict=True
+    )
     pivots = prims.cast(places, "i32") + 1
     pivots = prims.broadcast_to(pivots, (*LU_data.shape[:-2], LU_pivots.shape[-1]))
     order = la.pivot_order(pivots, rows)

@@ -25,7 +25,7 @@ from flambeau.ops.neural.embedding import bound_rows
 _F = "nn.functional"
 MODES = ("sum", "mean", "max")
 _OUTSIDE = (
-    "runtime:[embedding_bag] the input has a value that is not in the valid range [0, {size}): "
+    "[embedding_bag] the input has a value that is not in the valid range [0, {size}): "
     "{value}\nhint: indices are rows of the table"
 )
 
@@ -61,7 +61,9 @@ def bags_of(
         return _even_bags(input, weight, mode, per_sample_weights, padding_idx)
     count = prod(input.shape)
     index = prims.reshape(input, (count,))
-    rows_at = prims.check_index(index, weight.shape[0], "embedding_bag", _OUTSIDE, strict=True)
+    rows_at = prims.check_index(
+        index, weight.shape[0], "embedding_bag", _OUTSIDE, error="runtime", strict=True
+    )
     shares = per_sample_weights
     if shares is not None:
         shares = prims.reshape(shares, (count,))
@@ -122,7 +124,9 @@ def _even_bags(
     input: Node, weight: Node, mode: str, per_sample_weights: Node | None, padding_idx: int | None
 ) -> Node:
     """Sums or means of bags of one size: a reduction that reads the rows where they are."""
-    rows_at = prims.check_index(input, weight.shape[0], "embedding_bag", _OUTSIDE, strict=True)
+    rows_at = prims.check_index(
+        input, weight.shape[0], "embedding_bag", _OUTSIDE, error="runtime", strict=True
+    )
     wide = weight if weight.dtype in ("f32", "f64") else prims.cast(weight, "f32")
     rows = prims.take(wide, rows_at, 0)
     if per_sample_weights is not None:

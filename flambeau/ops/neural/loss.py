@@ -300,7 +300,7 @@ def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = 
 
 
 _NO_PROBABILITY = (
-    "runtime:[binary_cross_entropy] all elements of {} should be between 0 and 1\n"
+    "[binary_cross_entropy] all elements of {} should be between 0 and 1\n"
     "hint: sigmoid first, or binary_cross_entropy_with_logits"
 )
 
@@ -623,8 +623,8 @@ def _checked_variance(x: Node, var: Node) -> Node:
             f"[gaussian_nll_loss] var is of incorrect size: {shown(var.shape)} for an input of "
             f"{shown(x.shape)}\nhint: one variance per element, or one for a dimension"
         )
-    return insist(var, var < 0, "gaussian_nll_loss", _NEGATIVE)
+    return insist(var, var < 0, "gaussian_nll_loss", _NEGATIVE, "value")
 
 
-_NEGATIVE = "value:[gaussian_nll_loss] var has negative entry/entries\nhint: pass variances"
+_NEGATIVE = "[gaussian_nll_loss] var has negative entry/entries\nhint: pass variances"
 prims.register_rule("straight", lambda grad, out, x: (grad,))

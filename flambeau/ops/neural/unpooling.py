@@ -21,7 +21,7 @@ _F = "nn.functional"
 def no_place(name: str) -> str:
     """The message of an index that is no position in an image."""
     return (
-        f"runtime:[{name}] Found an invalid max index: {{value}} (of {{size}} positions)\n"
+        f"[{name}] Found an invalid max index: {{value}} (of {{size}} positions)\n"
         "hint: indices come from max_pool with return_indices=True"
     )
 
@@ -38,7 +38,12 @@ def max_unpool(input: Tensor, indices: Tensor, size: Sequence[SymInt]) -> Tensor
     lead = input.shape[:-count]
     base = prims.full(0, (prod(lead), prod(size)), input.dtype)
     index = prims.check_index(
-        flat(indices, count), prod(size), "max_unpool", no_place("max_unpool"), strict=True
+        flat(indices, count),
+        prod(size),
+        "max_unpool",
+        no_place("max_unpool"),
+        error="runtime",
+        strict=True,
     )
     filled = prims.scatter(base, index, flat(input, count), 1, "set")
     return prims.reshape(filled, (*lead, *size))

@@ -298,8 +298,8 @@ def _nonzero(name: str, b: Node) -> Node:
     if CATEGORY[b.dtype] == 2:
         return b
     zero = prims.cast(prims.eq(b, prims.zeros_like(b)), "i64")
-    message = f"runtime:[{name}] ZeroDivisionError\nhint: an integer was divided by zero"
-    checked = prims.check_index(zero, 1, name, message)
+    message = f"[{name}] ZeroDivisionError\nhint: an integer was divided by zero"
+    checked = prims.check_index(zero, 1, name, message, error="runtime")
     return b + prims.cast(checked, b.dtype)
 
 

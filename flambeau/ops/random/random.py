@@ -604,7 +604,7 @@ def normal(mean: Node, std: Node, generator: Any) -> Node:
 
 
 def _spread(std: Node) -> Node:
-    text = "runtime:[normal] normal expects all elements of std >= 0.0\nhint: a standard deviation"
+    text = "[normal] normal expects all elements of std >= 0.0\nhint: a standard deviation"
     return insist(std, std < 0, "normal", text)
 
 

@@ -66,7 +66,7 @@ def _bounds(x: Node, low: float | None, high: float | None, dimension: int) -> t
         first, last = prims.min(x, 0), prims.max(x, 0)
         spoilt = ~prims.lt(prims.abs(last - first), prims.full(math.inf, (), x.dtype))
         text = (
-            f"runtime:[histogramdd] torch.histogramdd: dimension {dimension}'s range is not "
+            f"[histogramdd] torch.histogramdd: dimension {dimension}'s range is not "
             "finite\nhint: give range=(least, greatest)"
         )
         first = insist(first, spoilt, "histogramdd", text)

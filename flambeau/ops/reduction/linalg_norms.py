@@ -446,7 +446,7 @@ def renorm(self: Tensor, p: Scalar, dim: int, maxnorm: Scalar) -> Tensor:
         if isinstance(maxnorm, Node)
         else prims.full_like(maxnorm, size)
     )
-    text = "runtime:[renorm] renorm: expected maxnorm to be >= 0\nhint: a norm"
+    text = "[renorm] renorm: expected maxnorm to be >= 0\nhint: a norm"
     limit = insist(limit, limit < 0, "renorm", text)
     scale = prims.where(size > limit, limit / (size + 1e-7), prims.full_like(1, size))
     return prims.cast(x * prims.cast(scale, x.dtype), self.dtype)

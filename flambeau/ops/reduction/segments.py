@@ -78,11 +78,11 @@ def _fault(lengths: Node, extent: Size) -> Node:
     total = prims.sum(lengths, 1)
     wrong = prims.ne(total, prims.constant(extent, total)) | (prims.min(lengths, 1) < 0)
     text = (
-        "runtime:[segment_reduce] segment_reduce(): Expected all rows of lengths along axis to sum "
+        "[segment_reduce] segment_reduce(): Expected all rows of lengths along axis to sum "
         "to data.size(lengths.dim()-1) when !unsafe, without negative ones.\n"
         "hint: one length per segment, none negative"
     )
-    return prims.check_index(prims.cast(wrong, "i64"), 1, "segment_reduce", text)
+    return prims.check_index(prims.cast(wrong, "i64"), 1, "segment_reduce", text, error="runtime")
 
 
 def _segment_of(begins: Node, ends: Node, extent: Size) -> Node:

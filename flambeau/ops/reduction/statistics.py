@@ -191,8 +191,7 @@ def mode(self: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Te
 # ------------------------------------------------------------------------------------ quantiles
 
 _OUTSIDE = (
-    "runtime:[quantile] quantile() q values must be in the range [0, 1]\nhint: fractions, not "
-    "percentages"
+    "[quantile] quantile() q values must be in the range [0, 1]\nhint: fractions, not percentages"
 )
 _MODES = ("linear", "lower", "higher", "midpoint", "nearest")
 
@@ -265,12 +264,16 @@ def _interpolated(values: Node, q: Node, mode: str, ignore_nan: bool) -> Node:
     if mode == "higher":
         below = prims.ceil(rank)
     extent = values.shape[axis]
-    first = prims.check_index(prims.cast(below, "i64"), extent, "quantile", _OUTSIDE)
+    first = prims.check_index(
+        prims.cast(below, "i64"), extent, "quantile", _OUTSIDE, error="runtime"
+    )
     low = prims.gather(values, first, axis)
     poisoned = prims.eq(valid, prims.zeros_like(valid)) if ignore_nan else prims.lt(valid, full)
     poisoned = prims.broadcast(poisoned, q.shape, spread)
     if mode in ("linear", "midpoint"):
-        above = prims.check_index(prims.cast(prims.ceil(rank), "i64"), extent, "quantile", _OUTSIDE)
+        above = prims.check_index(
+            prims.cast(prims.ceil(rank), "i64"), extent, "quantile", _OUTSIDE, error="runtime"
+        )
         high = prims.gather(values, above, axis)
         weight = rank - below if mode == "linear" else prims.full_like(0.5, rank)
         low = interpolated(low, high, weight)
@@ -343,7 +346,7 @@ def _table(name: str, x: Node) -> Node:
 
 
 def _not_negative(weight: Node, name: str) -> Node:
-    text = f"runtime:[cov] cov(): {name} cannot be negative\nhint: weights of observations"
+    text = f"[cov] cov(): {name} cannot be negative\nhint: weights of observations"
     return insist(weight, weight < 0, "cov", text)
 
 
