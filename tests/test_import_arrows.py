@@ -55,7 +55,7 @@ ARROWS = {
     "profiler": {"runtime"},
     "optim": {"ops", "language", "core", "autograd", "nn", "profiler", "runtime"},
 }
-EVERYWHERE = {"ir.lock", "ir.failure"}  # use nothing of the package
+EVERYWHERE = {"ir.lock", "ir.failure", "ir.modules"}  # use nothing of the package
 # Who may import the native module.
 NATIVE = {
     "autograd/transforms", "language", "driver", "core", "runtime", "autograd", "capture",
