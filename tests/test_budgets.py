@@ -25,7 +25,7 @@ OPERATION_NAMES = 34
 OPERATION_TABLES = 14
 CORE = ("autograd", "capture", "compiler", "driver", "ir", "language")
 OPERATOR_ENTRIES = 742  # of PyTorch's operator database: docs/coverage.md
-OPERATOR_LINES = 42.61  # of flambeau/ops for an entry; aim: 35
+OPERATOR_LINES = 42.65  # of flambeau/ops for an entry; aim: 35
 # Lines of Python in packages: lower with each removal, never raise without a reason beside it.
 PACKAGE_LINES = {"nn": 13291, "nested": 2584, "masked": 921, "sparse": 3538}
 
