@@ -1,6 +1,6 @@
-"""What the cost models choose beside what measurement would: the candidates of heavy calls, timed.
+"""The choices of the cost models beside those of measurements: candidates of tunable calls, timed.
 
-`python -m bench autotune`. Every row is one heavy call, with the shortest time of each candidate
+`python -m bench autotune`. Every row is one tunable call, with the shortest time of each candidate
 that `compile(mode="max-autotune")` has for it, interleaved; of long calls only some candidates are
 measured. The record is what `tests/compiler/test_cost_model.py` holds the cost models to.
 """

@@ -21,9 +21,9 @@ from typing import Any
 import flambeau as torch
 from bench import roofline_peaks
 from bench.harness import RESULTS, duration
-from flambeau.profiler.events import EventKind
 from flambeau.compiler import targets
 from flambeau.profiler import profile
+from flambeau.profiler.events import EventKind
 
 F = torch.nn.functional
 PASSES = 3  # over everything, of which the best counts: others' work on a machine comes and goes

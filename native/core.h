@@ -113,9 +113,9 @@ struct Storage {
   PackedEntry* packed = nullptr;  // prepacked.cpp
 };
 Storage* storage_new(int64_t nbytes, Device device);  // caching allocator; null + MemoryError
-// Rehearsing: plans are compiled and give their outputs, but nothing is launched; fresh memory is
+// Dry run: plans are compiled and give their outputs, but nothing is launched; fresh memory is
 // zero, so that what reads it meets valid indices and the same values every time.
-extern bool rehearsing;
+extern bool dry_run;
 Storage* storage_pending(int64_t nbytes, Device device, Recorder* recorder);  // no memory yet
 Storage* storage_foreign(void* data, int64_t nbytes, void (*release)(void*), void* context);
 void storage_incref(Storage* storage);

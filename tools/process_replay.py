@@ -38,7 +38,7 @@ def collect(operators: Sequence[str] = ()) -> Dump:
     """Texts of the kernels, forward and backward, of these operators; else of the op table."""
     definition: Any = importlib.import_module("flambeau.language.definition")
     prefill: Any = importlib.import_module("flambeau.driver.prefill")
-    rehearsal: Any = importlib.import_module("flambeau.compiler.rehearsal")
+    dry_run: Any = importlib.import_module("flambeau.compiler.dry_run")
     importlib.import_module("flambeau")
     sampled = operators or [
         name
@@ -48,9 +48,7 @@ def collect(operators: Sequence[str] = ()) -> Dump:
     ]
     names = [(name, dtype) for name in sampled for dtype in DTYPES]
     calls = [functools.partial(prefill._call, *name) for name in names]
-    return {
-        " ".join(names[position]): texts for position, texts in rehearsal.rehearse(calls, _texts)
-    }
+    return {" ".join(names[position]): texts for position, texts in dry_run.dry_run(calls, _texts)}
 
 
 def _texts(kernels: list[Any]) -> dict[str, None]:

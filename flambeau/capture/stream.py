@@ -505,7 +505,7 @@ def plan_of(
         name: under which the plan is kept; None: it is not.
         history: what was seen before.
         trace: makes the program.
-        tuned: whether heavy calls are measured.
+        tuned: whether tunable calls are measured.
     """
     found = [] if name is None else stored.load(name)
     if found:

@@ -57,7 +57,7 @@ class State:
     Attributes:
         graph: the program, simplified from the first stage on.
         registers: registers of the plan's metadata program (None: the symbols only).
-        choose: names the candidate of each heavy call (None: the cost models').
+        choose: names the candidate of each tunable call (None: the cost models').
         build: a build of kernels that runs while others are lowered.
         indirect: slots of inputs that are written by a copy that comes last.
         prepared: the graph that is clustered, with destinations.
@@ -154,8 +154,8 @@ def _device(state: State) -> str:
 
 
 def _tune(state: State) -> None:
-    """Launches again, heavy calls as `choose` says. Most of their kernels are those that were just
-    compiled, side by side."""
+    """Launches again, tunable calls as `choose` says. Most of their kernels are those that were
+    just compiled, side by side."""
     state.schedule = lower(state.graph, state.prepared, state.clusters, state.choose)
     _print(state)
     _compile(state)

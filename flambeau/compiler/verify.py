@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from flambeau.compiler.schedule.heavy import kind_of
+from flambeau.compiler.schedule.fusion_roots import kind_of
 from flambeau.ir.graph_grammar import provided_symbols, quoted, verify_graph
 from flambeau.ir.kernel_grammar import verify as verify_kernel
 from flambeau.ir.plan import Output, PlanSpec
@@ -51,7 +51,7 @@ def _prepared(state: State) -> None:
 
 
 def _analysed(state: State) -> None:
-    """Every value is heavy or has a cost; results and routines' operands are heavy."""
+    """Every value is a fusion root or has a cost; results and routines' operands are roots."""
     analysis = state.analysis
     numbers = {value: number for number, value in enumerate(analysis.nodes)}
     for value in analysis.nodes:
@@ -71,7 +71,7 @@ def _analysed(state: State) -> None:
 
 
 def _clustered(state: State) -> None:
-    """Every heavy value has a cluster, which runs after those it reads; elements are in order."""
+    """Every fusion root has a cluster, which runs after those it reads; elements are in order."""
     clustering = state.clustering
     sizes = frozenset(provided_symbols(state.graph))
     for value, role in state.analysis.roles.items():

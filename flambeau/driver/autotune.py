@@ -1,8 +1,8 @@
-"""`compile(mode="max-autotune")`: candidates of heavy calls are measured, and the fastest is taken.
+"""`compile(mode="max-autotune")` measures candidates of tunable calls and takes the fastest.
 
-A heavy call (a product, a convolution, an attention) has candidates: ways to cut it in tiles that
+A tunable call (a product, a convolution, an attention) has candidates: ways to cut it in tiles that
 differ in nothing but time (`compiler/schedule/candidates.py`). When a program is compiled in this
-mode, each of its heavy calls runs with every candidate, on the sizes of the first call, on memory
+mode, each of its tunable calls runs with every candidate, on the sizes of the first call, on memory
 of its own: no tensor and no generator of the user's is touched. What was measured is shown at
 FLAMBEAU_DEBUG=1. The choice is kept on disk under the call's kernels and sizes, the number of
 threads and the machine, so that the next process measures nothing.
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from flambeau import _core
 from flambeau.compiler import cache, codegen, debug, stored, targets
 from flambeau.compiler.schedule.calls import RoutineCall
-from flambeau.compiler.schedule.candidates import CANDIDATES, DEFAULT, Heavy
+from flambeau.compiler.schedule.candidates import CANDIDATES, DEFAULT, TunableCall
 from flambeau.ir.geometry import contiguous
 from flambeau.ir.node import ITEM_SIZE
 from flambeau.ir.plan import Buffer, Execution, Launch, Number, PlanSpec
@@ -40,7 +40,7 @@ Memory = tuple[str, Any]
 
 
 class Report(NamedTuple):
-    """What was found out about one heavy call.
+    """What was found out about one tunable call.
 
     Attributes:
         call: for people.
@@ -64,7 +64,7 @@ _forced: list[str] = []
 
 @contextlib.contextmanager
 def forced(choice: str) -> Iterator[None]:
-    """Inside, heavy calls take this candidate, where they have it, and nothing is measured."""
+    """Inside, tunable calls take this candidate, where they have it, and nothing is measured."""
     _forced.append(choice)
     try:
         yield
@@ -93,7 +93,7 @@ def conditions() -> str:
 
 
 class Tuner:
-    """Chooses the candidates of a program's heavy calls.
+    """Chooses the candidates of a program's tunable calls.
 
     Args:
         symbols: the program's.
@@ -107,31 +107,31 @@ class Tuner:
         self.values = dict(zip(symbols, numbers, strict=True))
         self.weights = frozenset(("input", slot) for slot in weights)
 
-    def __call__(self, heavy: Heavy) -> str:
+    def __call__(self, tunable: TunableCall) -> str:
         """The name of the candidate to take."""
-        names = CANDIDATES[heavy.value.op]
+        names = CANDIDATES[tunable.value.op]
         if _forced:
             return _forced[-1] if _forced[-1] in names else DEFAULT
-        if codegen.collecting() or heavy.graph.notes.get("device", "cpu") != "cpu":
+        if codegen.collecting() or tunable.graph.notes.get("device", "cpu") != "cpu":
             return DEFAULT
-        default = self._trial(heavy, DEFAULT)
+        default = self._trial(tunable, DEFAULT)
         if not default.measurable:
             return DEFAULT
         threads = str(_core.get_num_threads())
         key, name = default.key + threads, stored.name_of("choice", default.key, threads)
         choice = None if _listeners else _known.get(key) or _kept(name)
         if choice is None or choice not in names:
-            choice = self._measured(heavy, default)
+            choice = self._measured(tunable, default)
             if name is not None:
                 cache.put_blob(name, choice.encode())
         _known[key] = choice
         return choice
 
-    def _measured(self, heavy: Heavy, default: _Trial) -> str:
+    def _measured(self, tunable: TunableCall, default: _Trial) -> str:
         """The fastest candidate, unless the default is as good."""
         trials = {default.key: default}
-        for name in CANDIDATES[heavy.value.op]:
-            trial = self._trial(heavy, name)
+        for name in CANDIDATES[tunable.value.op]:
+            trial = self._trial(tunable, name)
             if trial.measurable:
                 trials.setdefault(trial.key, trial)  # many choices come to the same here
         if len(trials) == 1:
@@ -144,17 +144,17 @@ class Tuner:
         best = min(seconds, key=seconds.__getitem__)
         choice = best if seconds[best] < MARGIN * seconds[DEFAULT] else DEFAULT
         sizes = {t.name: t.sizes for t in trials.values()}
-        self._report(Report(self._text(heavy), _core.get_num_threads(), seconds, sizes, choice))
+        self._report(Report(self._text(tunable), _core.get_num_threads(), seconds, sizes, choice))
         return choice
 
-    def _trial(self, heavy: Heavy, name: str) -> _Trial:
-        return _Trial(heavy, name, self.values, self.weights)
+    def _trial(self, tunable: TunableCall, name: str) -> _Trial:
+        return _Trial(tunable, name, self.values, self.weights)
 
-    def _text(self, heavy: Heavy) -> str:
+    def _text(self, tunable: TunableCall) -> str:
         operands = [
-            f"{x.dtype}{[evaluate(s, self.values) for s in x.shape]}" for x in heavy.value.inputs
+            f"{x.dtype}{[evaluate(s, self.values) for s in x.shape]}" for x in tunable.value.inputs
         ]
-        return f"{heavy.value.op} {' '.join(operands)}"
+        return f"{tunable.value.op} {' '.join(operands)}"
 
     def _report(self, report: Report) -> None:
         for listener in list(_listeners):
@@ -183,15 +183,19 @@ def _not_recorded() -> Iterator[None]:
 
 
 class _Trial:
-    """One candidate of a heavy call, with all sizes known; without what is done only once."""
+    """One candidate of a tunable call, with all sizes known; without what is done only once."""
 
     def __init__(
-        self, heavy: Heavy, name: str, values: Mapping[str, int], weights: Collection[Memory]
+        self,
+        tunable: TunableCall,
+        name: str,
+        values: Mapping[str, int],
+        weights: Collection[Memory],
     ) -> None:
-        self.heavy, self.name, self.values = heavy, name, values
+        self.tunable, self.name, self.values = tunable, name, values
         self.calls: list[RoutineCall] = [
             call
-            for call in heavy.make(name)
+            for call in tunable.make(name)
             if call.packing is None or call.memory[call.packing[0]] not in weights
         ]
         self.sizes = tuple(tuple(self._number(s) for s in call.sizes) for call in self.calls)
@@ -267,7 +271,7 @@ class _Trial:
         kind, where = memory
         if kind == "error":
             return 4 * 8
-        value, strides = _KINDS[kind](self.heavy.graph, where)
+        value, strides = _KINDS[kind](self.tunable.graph, where)
         last = sum(
             (self._number(extent) - 1) * self._number(stride)
             for extent, stride in zip(value.shape, strides, strict=True)

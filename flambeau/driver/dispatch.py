@@ -45,7 +45,7 @@ class Source:
         identity: text of everything that decides about that trace; None: nothing is kept.
         structure: the type of results with named fields.
         overload: the definition, where it is one.
-        tuned: whether heavy calls are measured when a Plan is compiled.
+        tuned: whether tunable calls are measured when a Plan is compiled.
     """
 
     def __init__(

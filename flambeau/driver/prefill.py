@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 from flambeau.compiler import cache, codegen, targets, toolchain
 from flambeau.compiler.codegen.batches import compile_functions
 from flambeau.compiler.codegen.c.printer import c_unit
-from flambeau.compiler.rehearsal import Describe, rehearse
+from flambeau.compiler.dry_run import Describe, dry_run
 from flambeau.ir.dtypes import PUBLIC as TORCH_DTYPE
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ def new_kernels(known: Callable[[str], object] = lambda key: False) -> Describe:
 
 def collect(calls: Sequence[Callable[[], object]], describe: Describe) -> Iterator[tuple[str, str]]:
     """Key and C text of the kernels that the calls need, as they are found."""
-    for _, descriptions in rehearse(calls, describe):
+    for _, descriptions in dry_run(calls, describe):
         for key, _, text in (description.partition("\n") for description in descriptions):
             yield key, text
 

@@ -23,7 +23,7 @@ __all__ = [
     "prepacked_limit",
     "profile",
     "profile_launches",
-    "rehearsal",
+    "dry_run",
     "reset_peak_memory_stats",
     "set_prepacked_limit",
 ]
@@ -57,13 +57,13 @@ def plan_cache_stats() -> dict[str, int]:
 
 
 @contextmanager
-def rehearsal() -> Iterator[None]:
+def dry_run() -> Iterator[None]:
     """Inside, plans are made and give their outputs, but launch nothing; fresh memory is zero."""
-    before = _core.set_rehearsing(True)
+    before = _core.set_dry_run(True)
     try:
         yield
     finally:
-        _core.set_rehearsing(before)
+        _core.set_dry_run(before)
 
 
 def plan_cache_clear() -> None:

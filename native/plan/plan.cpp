@@ -309,16 +309,16 @@ void plan_analyse_offsets(Plan* plan, const int32_t* offset_symbols, int32_t slo
   }
 }
 
-static PyObject* py_set_rehearsing(PyObject*, PyObject* value) {
+static PyObject* py_set_dry_run(PyObject*, PyObject* value) {
   const int chosen = PyObject_IsTrue(value);
   if (chosen < 0) return nullptr;
-  return PyBool_FromLong(std::exchange(rehearsing, chosen != 0));
+  return PyBool_FromLong(std::exchange(dry_run, chosen != 0));
 }
 
 bool init_plan(PyObject* module) {
   PlanType = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&plan_spec));
   static PyMethodDef methods[] = {
-      {"set_rehearsing", py_set_rehearsing, METH_O,
+      {"set_dry_run", py_set_dry_run, METH_O,
        "Whether plans are only compiled, and fresh memory is zero; returns what held before."},
       {nullptr, nullptr, 0, nullptr},
   };

@@ -765,7 +765,7 @@ bool plan_run(Instance* instance, const Call& call, PyObject** outputs) {
   const Plan* plan = instance->plan;
   const Device device = device_of(call);
   bool dry = device.kind == DeviceKind::Meta;                 // nothing is compiled
-  bool idle = rehearsing || device.kind == DeviceKind::Null;  // nothing is launched
+  bool idle = dry_run || device.kind == DeviceKind::Null;  // nothing is launched
   if (plan->has_device) {
     for (const OutputSpec& out : plan->outputs) {
       if (!out.own_device) continue;

@@ -42,13 +42,13 @@ bool out_of_memory(int64_t nbytes) {
 
 }  // namespace
 
-bool rehearsing = false;
+bool dry_run = false;
 
 bool storage_allocate(Storage* storage) {
   if (storage->data || storage->nbytes == 0 || storage->device.kind != DeviceKind::CPU) return true;
   storage->data = block_allocate(storage->nbytes);
   if (!storage->data) return out_of_memory(storage->nbytes);
-  if (rehearsing) [[unlikely]]
+  if (dry_run) [[unlikely]]
     std::memset(storage->data, 0, static_cast<size_t>(storage->nbytes));
   return true;
 }

@@ -9,9 +9,9 @@ import pytest
 
 import flambeau as torch
 from flambeau import prims
+from flambeau.compiler.dry_run import dry_run
 from flambeau.compiler.pipeline import schedule
-from flambeau.compiler.rehearsal import rehearse
-from flambeau.compiler.schedule.heavy import SIZE_LIMIT
+from flambeau.compiler.schedule.fusion_roots import SIZE_LIMIT
 from tests.compiler.kernel_interpreter import check_graph
 from tests.prims.composites import make_graph
 
@@ -21,7 +21,7 @@ SHAPES = [(8,), (64,), (512,), (5, 5, 5), (3, 3, 3, 3), (7, 100)]
 
 def lines_of(program: Any) -> list[int]:
     """The lines of each kernel that a program needs, none of them compiled."""
-    [(_, counts)] = rehearse([program], lambda ks: [str(k.text().count("\n")) for k in ks])
+    [(_, counts)] = dry_run([program], lambda ks: [str(k.text().count("\n")) for k in ks])
     return [int(count) for count in counts]
 
 

@@ -14,7 +14,7 @@ import pytest
 import flambeau as torch
 from flambeau.compiler import codegen, targets
 from flambeau.compiler.codegen.c.printer.c_printer import OFTEN
-from flambeau.compiler.rehearsal import rehearse
+from flambeau.compiler.dry_run import dry_run
 from flambeau.compiler.schedule.members import PARTS_LIMIT
 
 COUNTS = (64, 512)
@@ -72,7 +72,7 @@ def step(program: Any, dimension: int, backward: bool) -> Any:
 def c_texts(call: Callable[[], Any]) -> list[str]:
     """The C of the kernels that a call needs, none of them compiled; each once."""
     target = targets.current()
-    calls = rehearse([call], lambda ks: [codegen.print_kernel(kernel, target) for kernel in ks])
+    calls = dry_run([call], lambda ks: [codegen.print_kernel(kernel, target) for kernel in ks])
     return list(dict.fromkeys(text for _, texts in calls for text in texts))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import flambeau as torch
-from flambeau.compiler.rehearsal import rehearse
+from flambeau.compiler.dry_run import dry_run
 from flambeau.driver.prefill import STEPS
 from flambeau.runtime import plan_cache_clear
 
@@ -23,7 +23,7 @@ OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="rehearsals fork")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="dry runs fork")
 def test_steps_of_the_usual_optimizers_are_filled() -> None:
     """Parameters of other sizes need no kernel beyond those of the training steps."""
 
@@ -35,9 +35,9 @@ def test_steps_of_the_usual_optimizers_are_filled() -> None:
 
     plan_cache_clear()  # a plan that another test left asks for no kernel
     fill = [lambda: STEPS["step: regression"](torch)]
-    filled = {text for _, texts in rehearse(fill, _texts) for text in texts}
+    filled = {text for _, texts in dry_run(fill, _texts) for text in texts}
     plan_cache_clear()
-    asked = dict(rehearse([partial(step, make) for make in OPTIMIZERS.values()], _texts))
+    asked = dict(dry_run([partial(step, make) for make in OPTIMIZERS.values()], _texts))
     missing = {name: set(asked[n]) - filled for n, name in enumerate(OPTIMIZERS)}
     assert {name: texts for name, texts in missing.items() if texts} == {}
     assert all(asked.values())

@@ -266,14 +266,14 @@ def test_mutants_of_plans_never_crash(seed: int) -> None:
     executions = [path for path in executions if path[-1] != "kernel"]
     x, y = torch.ones(4), torch.ones(4)
     refused = 0
-    before = _core.set_rehearsing(True)
+    before = _core.set_dry_run(True)
     try:
         for _ in range(400):
             spec = _mutant(SPEC, specs, draw) if draw.random() < 0.7 else SPEC
             execution = _mutant(EXECUTION, executions, draw)
             refused += not _runs(spec, execution, x, y)
     finally:
-        _core.set_rehearsing(before)
+        _core.set_dry_run(before)
     assert 0 < refused < 400
 
 

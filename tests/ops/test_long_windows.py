@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import flambeau as torch
-from flambeau.compiler.rehearsal import rehearse
+from flambeau.compiler.dry_run import dry_run
 
 F = torch.nn.functional
 HUGE = 2**31
@@ -65,7 +65,7 @@ def test_text_of_a_gradient_does_not_grow_with_the_window() -> None:
 
     def lines(kernel: int) -> int:
         call = lambda: gradient(F.avg_pool1d(x, kernel, 1), x)  # noqa: E731
-        texts = rehearse([call], lambda ks: [str(k.text().count("\n")) for k in ks])
+        texts = dry_run([call], lambda ks: [str(k.text().count("\n")) for k in ks])
         return sum(int(count) for _, counts in texts for count in counts)
 
     assert lines(900) <= lines(40) + 20

@@ -1,6 +1,6 @@
 """Numbers that never repeat: calls that differ in one share their kernels.
 
-Kernels are counted by rehearsal, which compiles none.
+Kernels are counted by a dry run, which compiles none.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import flambeau as torch
-from flambeau.compiler.rehearsal import rehearse
+from flambeau.compiler.dry_run import dry_run
 from flambeau.ir import lock
 from flambeau.language.samples import Sample
 from flambeau.runtime import plan_cache_clear
@@ -61,7 +61,7 @@ def kernels_of(calls: list[Callable[[], object]]) -> list[set[str]]:
     """The texts of the kernels that each call needs."""
     plan_cache_clear()  # a plan that another test left asks for no kernel
     found: list[set[str]] = [set() for _ in calls]
-    for position, texts in rehearse(calls, lambda kernels: [k.text() for k in kernels]):
+    for position, texts in dry_run(calls, lambda kernels: [k.text() for k in kernels]):
         found[position] = set(texts)
     return found
 
@@ -71,7 +71,7 @@ def later(found: list[set[str]]) -> set[str]:
     return set[str]().union(*found[2:]) - found[0] - found[1]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="rehearsals fork")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="dry runs fork")
 def test_fifty_values_share_their_kernels():
     def call(shape: tuple[int, ...], function: Callable[[Any, int], Any], number: int) -> None:
         x = torch.ones(shape, requires_grad=True)
@@ -129,7 +129,7 @@ def _changed(sample: Sample, place: int, name: str, value: float) -> Iterator[Sa
             yield Sample(sample.args, {**sample.kwargs, name: other})
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="rehearsals fork")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="dry runs fork")
 def test_every_floating_point_argument_varies():
     named = list(_varied())
     found = kernels_of([call for _, calls in named for call in calls])

@@ -1,6 +1,6 @@
 """Compiles the kernels of the op table in large units before the checks ask for them one by one.
 
-Everything is called in a rehearsal, then what the cache does not have yet is compiled. A stamp of
+Everything is called in a dry run, then what the cache does not have yet is compiled. A stamp of
 the sources skips all this when nothing has changed. This is an optimisation: a kernel that is
 missed here is compiled by the check that needs it.
 """

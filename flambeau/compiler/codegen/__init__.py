@@ -24,7 +24,7 @@ from flambeau.ir.kernel import Kernel, chunk_count, scratch_bytes
 from flambeau.ir.lock import fork_safe_lock, importing
 from flambeau.ir.node import topological
 from flambeau.ir.spelling import SPELLINGS
-from flambeau.runtime import rehearsal, settings
+from flambeau.runtime import dry_run, settings
 
 if TYPE_CHECKING:
     from flambeau.compiler.codegen.batches import Batches, Library
@@ -300,7 +300,7 @@ def collect() -> Iterator[list[Kernel]]:
     global _collected
     saved, _collected = _collected, []
     try:
-        with rehearsal():
+        with dry_run():
             yield _collected
     finally:
         _collected = saved

@@ -10,7 +10,7 @@ from typing import Any
 from flambeau.compiler.schedule.axes import Accesses, Axes, choose
 from flambeau.compiler.schedule.cluster import Cluster
 from flambeau.compiler.schedule.domain import Domain
-from flambeau.compiler.schedule.heavy import DEAR, LOAD_COST, is_reduction
+from flambeau.compiler.schedule.fusion_roots import EXPENSIVE, LOAD_COST, is_reduction
 from flambeau.compiler.schedule.members import Member
 from flambeau.ir import kernel as k
 from flambeau.ir.geometry import Shape, address
@@ -145,7 +145,7 @@ class Builder:
     Args:
         cluster: values and domain.
         stores: per stored member its places.
-        reads: where the memory of a heavy value is.
+        reads: where the memory of a fusion root is.
         varying: whether the integers of the program vary from call to call.
     """
 
@@ -465,7 +465,7 @@ class Builder:
         if self.axes.form == "column":
             body: list[k.Statement] = [k.ReducePass(reduced, stored) for reduced, stored in passes]
             return [*body, k.Pass(tuple(once))] if once else body
-        body = keep_dear_values([k.Pass(stored, reduced) for reduced, stored in passes])
+        body = keep_expensive_values([k.Pass(stored, reduced) for reduced, stored in passes])
         return [*body, k.RowStores(tuple(once))] if once else body
 
     def _check_once(
@@ -580,8 +580,8 @@ _FINAL: dict[str, Callable[[Builder, Node], Node]] = {
 # ------------------------------------------------------------------------------- keeping
 
 
-def keep_dear_values(body: list[k.Statement]) -> list[k.Statement]:
-    """Lets a later pass read dear values an earlier one computed, instead of repeating them."""
+def keep_expensive_values(body: list[k.Statement]) -> list[k.Statement]:
+    """Lets a later pass read expensive values that an earlier one computed."""
     if len(body) < 2:
         return body
     keeper = _Keeper()
@@ -641,7 +641,7 @@ class _Keeper:
         if value in self.kept:
             return self.kept[value][1] < number
         first = self.first.get(value, number)
-        if first >= number or not self.varies[value] or self.costs[value] < DEAR:
+        if first >= number or not self.varies[value] or self.costs[value] < EXPENSIVE:
             return False
         self.kept[value] = (f"v{len(self.kept)}", first)
         return True
@@ -662,7 +662,7 @@ class _Keeper:
         self.costs[value] = cost if self.varies[value] else 0
 
 
-__all__ = ["Builder", "Call", "InPlaceConflict", "Memory", "Place", "keep_dear_values"]
+__all__ = ["Builder", "Call", "InPlaceConflict", "Memory", "Place", "keep_expensive_values"]
 
 
 def _numbers_of_calls(values: Sequence[Node], varying: bool) -> frozenset[Node]:

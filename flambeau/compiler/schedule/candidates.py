@@ -1,4 +1,4 @@
-"""Which heavy calls have candidates, and how a schedule asks which one to take.
+"""Which tunable calls have candidates, and how a schedule asks which one to take.
 
 A template declares its candidates by name, beside the code that cuts it in tiles: the first name is
 the choice of its cost model. None of them changes a bit of a result. `schedule` takes the first
@@ -26,7 +26,7 @@ CANDIDATES: Mapping[str, Sequence[str]] = {
 }
 
 
-class Heavy(NamedTuple):
+class TunableCall(NamedTuple):
     """A call that has candidates.
 
     Attributes:
@@ -41,6 +41,6 @@ class Heavy(NamedTuple):
 
 
 # From a call to the name of one of `CANDIDATES[value.op]`.
-Choose = Callable[[Heavy], str]
+Choose = Callable[[TunableCall], str]
 
-__all__ = ["CANDIDATES", "DEFAULT", "Choose", "Heavy"]
+__all__ = ["CANDIDATES", "DEFAULT", "Choose", "TunableCall"]

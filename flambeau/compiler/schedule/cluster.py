@@ -1,6 +1,6 @@
-"""Which heavy values share a kernel, and why others do not.
+"""Which fusion roots share a kernel, and why others do not.
 
-Heavy values are visited operands first; each joins the cluster of one of its operands (or one that
+Fusion roots are visited operands first; each joins the cluster of one of its operands (or one that
 reads the same memory) if its value can be had at the very point the cluster computes, and if no
 launch would then have to come both before and after the kernel. A cluster is a value: one that
 grows or is merged is replaced by a new one. Where values may not share a kernel, the reason is
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from flambeau.compiler.schedule.dependencies import Vertex, Vertices
 from flambeau.compiler.schedule.domain import Domain
-from flambeau.compiler.schedule.heavy import Analysis, is_copy, kind_of
+from flambeau.compiler.schedule.fusion_roots import Analysis, is_copy, kind_of
 from flambeau.compiler.schedule.lower import Lowering
 from flambeau.compiler.schedule.members import (
     FEW_COMMON,
@@ -61,7 +61,7 @@ ELSEWHERE = "values join one kernel, and it was found before this one"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Cluster(Vertex):
-    """Heavy values computed by one kernel, or one native routine.
+    """Fusion roots computed by one kernel, or one native routine.
 
     Attributes:
         order: number of its first value, in the order of the program.
@@ -119,10 +119,10 @@ class Refusal(NamedTuple):
 
 
 class Clustering:
-    """The assignment of heavy values to clusters.
+    """The assignment of fusion roots to clusters.
 
     Args:
-        analysis: the graph's heavy values.
+        analysis: the graph's fusion roots.
 
     Attributes:
         clusters: the present ones.
@@ -141,7 +141,7 @@ class Clustering:
         self._last_draw: list[int] = []
 
     def run(self) -> None:
-        """Assigns every heavy value."""
+        """Assigns every fusion root."""
         for value, role in self.analysis.roles.items():
             if role == "opaque":
                 self._add_opaque(value)
@@ -162,7 +162,7 @@ class Clustering:
     # ----------------------------------------------------------------------------- structure
 
     def sources_of(self, value: Node) -> list[Node]:
-        """Heavy values (inputs included) that a heavy value's expression reads."""
+        """Fusion roots (inputs included) that a fusion root's expression reads."""
         roles = self.analysis.roles
         sources: dict[Node, None] = {}
         seen: set[Node] = set()

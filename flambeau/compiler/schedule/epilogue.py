@@ -52,7 +52,7 @@ class EpilogueBuilder(Builder):
     Args:
         cluster: values and domain.
         stores: per stored member its places.
-        reads: where the memory of a heavy value is.
+        reads: where the memory of a fusion root is.
         own: how many buffers and size arguments the template has itself.
     """
 

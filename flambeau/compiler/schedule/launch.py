@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from flambeau.compiler.schedule.build import Builder, Call, InPlaceConflict, Memory, Place
-from flambeau.compiler.schedule.candidates import DEFAULT, Choose, Heavy
+from flambeau.compiler.schedule.candidates import DEFAULT, Choose, TunableCall
 from flambeau.compiler.schedule.cluster import Cluster
 from flambeau.compiler.schedule.convolution import convolution_calls
 from flambeau.compiler.schedule.flops import count_flops
@@ -134,7 +134,7 @@ def lower(
         graph: the program.
         prepared: the graph, with destinations.
         clusters: in the order of their launches.
-        choose: names the candidate of each heavy call.
+        choose: names the candidate of each tunable call.
         emit: called with each kernel as soon as it is built. A kernel may be of no use after all.
 
     Raises:
@@ -223,7 +223,7 @@ class _Launcher:
         """The launches of a call, as its candidate says."""
         if self.choose is None or not routine_of(value).tuned:
             return make(DEFAULT)
-        return make(self.choose(Heavy(self.graph, value, make)))
+        return make(self.choose(TunableCall(self.graph, value, make)))
 
     def _routine(self, call: RoutineCall) -> Launch:
         buffers, packs = [self._buffer(m) for m in call.memory], call.packing

@@ -1,9 +1,9 @@
 """Value at an index: turns a graph node and an index into a kernel value.
 
 Shape, index and creation primitives dissolve into index expressions; pointwise primitives become
-kernel values of the same name. Lowering stops at *heavy* nodes (see `heavy`): there it leaves an
-`s.ref` (`ir/schedule_grammar.py`), which `build` later resolves to a load, a reduction result or an
-inlined value.
+kernel values of the same name. Lowering stops at fusion roots (see `fusion_roots`): there it leaves
+an `s.ref` (`ir/schedule_grammar.py`), which `build` later resolves to a load, a reduction result or
+an inlined value.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Lowering:
     """Values at indices over one set of axes, memoised.
 
     Args:
-        heavy: nodes to stop at.
+        roots: nodes to stop at.
     """
 
-    def __init__(self, heavy: Collection[Node]) -> None:
-        self.heavy = heavy
+    def __init__(self, roots: Collection[Node]) -> None:
+        self.roots = roots
         self._memo: dict[tuple[Node, Index, Node | None], Node] = {}
         self._data: dict[str, Node] = {}
         self._symbols: dict[tuple[Node, Size], Size] = {}
@@ -36,7 +36,7 @@ class Lowering:
         key = (value, index, mask)
         found = self._memo.get(key)
         if found is None:
-            if value in self.heavy or value.is_input:
+            if value in self.roots or value.is_input:
                 found = self._ref(value, index, mask)
             else:
                 found = self.expand(value, index, mask)
@@ -44,7 +44,7 @@ class Lowering:
         return found
 
     def expand(self, value: Node, index: Index, mask: Node | None = None) -> Node:
-        """The value at an index in terms of the node's operands, heavy or not."""
+        """The value at an index in terms of the node's operands, fusion roots or not."""
         record = record_of(value)
         lower = record.lower or _OWN.get(value.op)
         if lower is not None:

@@ -1,4 +1,4 @@
-"""A heavy value as the member of a kernel: where it fits, what it reads, and why it does not fit.
+"""A fusion root as the member of a kernel: where it fits, what it reads, and why it does not fit.
 
 Fitting is decided by lowering: every reference between members of a kernel must be to the member's
 own position, nothing else is fusable. A value that does not fit raises `Refused` with the reason.
@@ -33,7 +33,7 @@ class Refused(Exception):
 
 
 class Member(NamedTuple):
-    """A heavy value inside a cluster.
+    """A fusion root inside a cluster.
 
     Attributes:
         level: "full" or "row" (see `domain`).

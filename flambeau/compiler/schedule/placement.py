@@ -1,4 +1,4 @@
-"""Where heavy values live: the memory, strides and offset at which readers find each."""
+"""Where fusion roots live: the memory, strides and offset at which readers find each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flambeau.ir.node import Node
 
 
 class Placement:
-    """The memory of each heavy value.
+    """The memory of each fusion root.
 
     Args:
         prepared: the graph, with destinations.
@@ -20,7 +20,7 @@ class Placement:
         self._places: dict[Node, Place] = {}
 
     def place(self, value: Node) -> Place:
-        """Where readers find a heavy value."""
+        """Where readers find a fusion root."""
         place = self._places.get(value)
         if place is None:
             place = self._places[value] = self._find_place(value)

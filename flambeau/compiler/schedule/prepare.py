@@ -65,7 +65,7 @@ class Prepared:
         return "\n".join(lines) + "\n"
 
     def read_strides(self, value: Node) -> Shape:
-        """Strides of the memory that readers of a heavy value read."""
+        """Strides of the memory that readers of a fusion root read."""
         if value.is_input:
             strides: Shape = value.attribute("strides")
             return strides
@@ -308,7 +308,7 @@ class _Rewriting:
         base, strides, offset = self._geometry(value)
         if _is_addressed(addressing, value.shape, strides):
             return base, strides, offset
-        # Memory of its own, dense. A value that is heavy for another reason is copied.
+        # Memory of its own, dense. A value that is a fusion root for another reason is copied.
         if base is value:
             value = copy_of(value)
         return value, contiguous(value.shape), 0

@@ -1,8 +1,9 @@
-"""Which values of a graph are points of decision (*heavy*); all others are recomputed freely.
+"""Which values of a graph are fusion roots; all others are recomputed wherever they are read.
 
-Heavy are: the graph's results, reductions, scans, everything native routines produce or consume,
-wide concatenations, and values that are dear and used more than once (or repeated by a broadcast).
-A heavy value gets memory only if another kernel needs it; inside one kernel it is inlined.
+Fusion roots are the graph's results, reductions, scans, everything native routines produce or
+consume, wide concatenations, and expensive values that are used more than once (or repeated by a
+broadcast).
+A fusion root gets memory only if another kernel needs it; inside one kernel it is inlined.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from flambeau.ir.size import Size
 from flambeau.prims.record import record_of
 
 LOAD_COST = 2  # of one element read, in the unit of `Primitive.cost` (an addition is 1)
-DEAR = 8  # a value of this cost is kept near rather than computed twice
+EXPENSIVE = 8  # a value of this cost is kept near rather than computed twice
 STORED = 24  # a value of this cost is written to memory and read again rather than computed twice
 DEPTH_LIMIT = 120  # longest chain of values inlined into one kernel
 SIZE_LIMIT = 400  # most values inlined below one value
@@ -37,8 +38,8 @@ class Analysis:
         prepared: the graph, with destinations.
         nodes: all nodes, operands first.
         users: distinct users of each node.
-        roles: heavy nodes in order: "input", "reduce", "scan", "opaque", "cat" or "root".
-        cost: cost of computing one element from heavy values.
+        roles: fusion roots in order: "input", "reduce", "scan", "opaque", "cat" or "root".
+        cost: cost of computing one element from fusion roots.
         epilogues: values that an epilogue of a template may compute.
     """
 
@@ -82,7 +83,7 @@ def takes_epilogue(value: Node) -> bool:
 
 
 def analyse(prepared: Prepared) -> Analysis:
-    """Finds the heavy nodes of a prepared graph."""
+    """Finds the fusion roots of a prepared graph."""
     nodes = _with_draws_in_order(topological(prepared.destinations))
     users: dict[Node, list[Node]] = {}
     for value in nodes:
@@ -115,7 +116,7 @@ def _behind_templates(nodes: list[Node]) -> frozenset[Node]:
 
 
 def _assign_roles(analysis: Analysis, needed: set[Node]) -> None:
-    """One pass, operands first: roles, and costs of what is not heavy."""
+    """One pass, operands first: roles, and costs of the other values."""
     roles, cost = analysis.roles, analysis.cost
     extents = _Extents(roles)
     for value in analysis.nodes:
@@ -132,7 +133,7 @@ def _assign_roles(analysis: Analysis, needed: set[Node]) -> None:
                 roles[operand] = "root"  # one value per row: cheaper stored than its parts
         if role is None and value in needed:
             role = "root"
-        if role is None and (_is_dear(value, analysis) or extents.too_large(value)):
+        if role is None and (_is_expensive(value, analysis) or extents.too_large(value)):
             role = "root"
         if role is not None:
             roles[value] = role
@@ -140,8 +141,8 @@ def _assign_roles(analysis: Analysis, needed: set[Node]) -> None:
 
 
 def _cost(value: Node, roles: dict[Node, str], cost: dict[Node, int]) -> int:
-    """Cost of one element from heavy values. What a broadcast repeats is computed once per row or
-    is a heavy value that stays in the cache."""
+    """Cost of one element from fusion roots. What a broadcast repeats is computed once per row or
+    is a fusion root that stays in the cache."""
     below = sum([LOAD_COST if i in roles else cost[i] for i in value.inputs])
     if record_of(value).repeats == "dimensions":
         return min(below, 1)
@@ -240,14 +241,14 @@ def _own_cost(value: Node) -> int:
     return LOAD_COST if record.kind == "index" else record.cost
 
 
-def _is_dear(value: Node, analysis: Analysis) -> bool:
+def _is_expensive(value: Node, analysis: Analysis) -> bool:
     """Whether to keep a value that would otherwise be computed several times."""
     if kind_of(value) not in ("pointwise", "index") and not (record_of(value).concatenates):
         return False
     users = analysis.users.get(value, ())
     if value in analysis.epilogues and any(record_of(user).moves for user in users):
         return True  # by the epilogue, which then need not store the template's own result
-    if analysis.cost[value] < DEAR:
+    if analysis.cost[value] < EXPENSIVE:
         return False
     if count(value.shape) == 1:
         return False

@@ -26,7 +26,7 @@ _BLOCKED = 20  # times as many seconds for a call that waits for something
 Describe = Callable[[list["Kernel"]], Iterable[str]]
 
 
-def rehearse(
+def dry_run(
     calls: Sequence[Callable[[], object]], describe: Describe
 ) -> Iterator[tuple[int, list[str]]]:
     """The kernels of each call.
