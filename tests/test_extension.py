@@ -1,4 +1,5 @@
-"""A new operator, primitive or target is one new file: those of docs/extending.md, each alone.
+"""A new operator, primitive or target is one new file, a template three: those of
+docs/extending.md, each kind alone.
 
 The package is laid out anew in a temporary folder, made of links to the real files except for the
 one file that is added; a second process imports it from there.
@@ -16,13 +17,15 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "extending.md").read_text()
-BLOCK = re.compile(r"^```py\n# (?P<title>[^\n]+)\n(?P<code>.*?)^```\n", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(
+    r"^```(?:py|c)\n(?:#|//) (?P<title>[^\n]+)\n(?P<code>.*?)^```\n", re.DOTALL | re.MULTILINE
+)
 BLOCKS = [(found["title"], found["code"]) for found in BLOCK.finditer(PAGE)]
-FILES = {title: code for title, code in BLOCKS if title.endswith(".py")}
+FILES = {title: code for title, code in BLOCKS if title.startswith("flambeau/")}
 PROGRAMS = {  # the program that follows a file
     BLOCKS[i - 1][0]: code for i, (title, code) in enumerate(BLOCKS) if title == "a program"
 }
-OPERATOR, LAYER, OPTIMIZER, PRIMITIVE, TARGET = FILES
+OPERATOR, LAYER, OPTIMIZER, PRIMITIVE, TARGET, *TEMPLATE = FILES
 
 
 def link(source: Path, target: Path, without: frozenset[str]) -> None:
@@ -77,6 +80,14 @@ def test_operator_with_its_layer(tmp_path: Path) -> None:
     lay_out(folder, {name: FILES[name] for name in (OPERATOR, LAYER)})
     check(folder, "-c", PROGRAMS[OPERATOR])
     check(folder, "-c", PROGRAMS[LAYER])
+
+
+def test_template_is_three_files(tmp_path: Path) -> None:
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    assert len(TEMPLATE) == 3
+    lay_out(folder, {name: FILES[name] for name in TEMPLATE})
+    check(folder, "-c", PROGRAMS[TEMPLATE[-1]])
 
 
 def test_operators_tests_take_it(tmp_path: Path) -> None:

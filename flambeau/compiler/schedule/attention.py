@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from flambeau.compiler import machine, targets
-from flambeau.compiler.schedule.build import Memory
 from flambeau.compiler.schedule.calls import FLOPS_PER_NANOSECOND, Reads, RoutineCall
+from flambeau.compiler.schedule.template_calls import Binding, operand, results, strides
 from flambeau.compiler.templates import TEMPLATES
 from flambeau.compiler.templates.attention import (
     KEYS,
@@ -24,7 +24,7 @@ from flambeau.compiler.templates.attention import (
     AttentionSettings,
 )
 from flambeau.ir.geometry import Shape
-from flambeau.ir.node import ITEM_SIZE, Node, node
+from flambeau.ir.node import Node, node
 from flambeau.ir.size import Size, ceildiv, floordiv, maximum, minimum, mul, prod, sub
 from flambeau.prims.attention import RESULTS
 from flambeau.prims.random import PLACE_ROWS
@@ -65,14 +65,6 @@ BACKWARD = {
 }
 
 
-class _Buffer(NamedTuple):
-    """Memory of an operand or a result: offset in bytes, strides in elements."""
-
-    memory: Memory
-    offset: Size
-    strides: Shape
-
-
 class _Problem:
     """One attention: its sizes, and its operands and results by the names that
     `templates/attention.py` declares.
@@ -91,7 +83,7 @@ class _Problem:
         names += ["mask"] * (len(value.inputs) - dropout > len(names)) + ["states"] * dropout
         inputs = dict(zip(names, value.inputs))
         shapes: dict[str, Shape] = dict(zip(names, attributes["shapes"]))
-        self.buffers = {name: _operand(value, i, reads) for i, name in enumerate(names)}
+        self.buffers = {name: operand(value, i, reads) for i, name in enumerate(names)}
         self.batch, self.heads, self.length, self.size = shapes["query"]
         self.key_heads, self.keys, self.width = (
             shapes["key"][1],
@@ -107,23 +99,10 @@ class _Problem:
         self.tile = self.settings.tile(targets.current())
         offsets = {"none": self.keys, "upper": 0, "lower": sub(self.keys, self.length)}
         self.offset: Size = offsets[attributes["causal"]]
-        self.wanted: set[str] = set()
-        self._add_results(values, reads)
-
-    def _add_results(self, values: list[Node], reads: Reads) -> None:
-        """Adds the results; those that are not wanted get memory that nobody writes."""
-        prefix = "by_" if self.value.op == "attention_backward" else ""
-        nodes = {value.attribute("result"): value for value in values}
-        for name in RESULTS[self.value.op]:
-            key = prefix + name
-            if name in nodes:
-                self.wanted.add(name)
-                place = reads(nodes[name])
-                offset = mul(place.offset, ITEM_SIZE[nodes[name].dtype])
-                self.buffers[key] = _Buffer(place.memory, offset, place.strides)
-            else:
-                unused = node("s.unused", (), (("of", self.value), ("result", name)), "f32", (1,))
-                self.buffers[key] = _Buffer(("temporary", unused), 0, (0, 0, 0, 0))
+        self.wanted = {x.attribute("result") for x in values}
+        prefix = "by_" if value.op == "attention_backward" else ""
+        for name, binding in results(values, RESULTS[value.op], reads).items():
+            self.buffers[prefix + name] = binding
 
     @property
     def dropout(self) -> bool:
@@ -163,14 +142,13 @@ class _Problem:
         interface = TEMPLATES[template].interface(settings, targets.current())
         buffers = dict(self.buffers)
         if parts is not None:
-            buffers["parts"] = _Buffer(("temporary", parts), 0, ())
+            buffers["parts"] = Binding(("temporary", parts), 0, ())
         outer = (self.batch, self.key_heads, self.groups, self.length, self.keys)
         problem = (*outer, self.size, self.width, self.offset)
-        groups = [argument.name for argument in interface.sizes if argument.group is not None]
         call = RoutineCall(f"{template}_{settings.dtype}")
         call.bind(
             interface,
-            {**dict(zip(PROBLEM, problem)), **numbers, **{n: buffers[n].strides for n in groups}},
+            {**dict(zip(PROBLEM, problem)), **numbers, **strides(interface, buffers)},
             {b.name: (buffers[b.name].memory, buffers[b.name].offset) for b in interface.buffers},
             {"block_rows": block_rows},
         )
@@ -183,13 +161,6 @@ class _Problem:
         call.flops = mul(pairs, 2 * products * (self.size + self.width))
         call.work = floordiv(call.flops, FLOPS_PER_NANOSECOND)
         return call
-
-
-def _operand(value: Node, number: int, reads: Reads) -> _Buffer:
-    operand = value.inputs[number]
-    place = reads(operand)
-    strides, offset = value.attribute("views")[number]
-    return _Buffer(place.memory, mul(offset + place.offset, ITEM_SIZE[operand.dtype]), strides)
 
 
 def attention(values: list[Node], reads: Reads, choice: str = "default") -> list[RoutineCall]:

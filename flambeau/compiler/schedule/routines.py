@@ -37,6 +37,8 @@ from flambeau.compiler.schedule.build import Memory, Place, Scalar
 from flambeau.compiler.schedule.calls import Reads, RoutineCall
 from flambeau.compiler.schedule.candidates import DEFAULT
 from flambeau.compiler.schedule.prepare import number_of, routine_of
+from flambeau.compiler.schedule.template_calls import template_call
+from flambeau.compiler.templates import TEMPLATES
 from flambeau.ir.dtypes import TABLE, UNSIGNED
 from flambeau.ir.geometry import Shape, count
 from flambeau.ir.node import ITEM_SIZE, Node, node
@@ -53,6 +55,9 @@ def routine_calls(values: list[Node], reads: Reads, choice: str = DEFAULT) -> li
     one routine); `choice` names one of the candidates of those that have some."""
     value = values[0]
     handler = HANDLERS.get(value.op)
+    template = TEMPLATES.get(routine_of(value).name)
+    if handler is None and template is not None:
+        return [template_call(template, values, reads)]
     if handler is None:
         raise NotImplementedError(
             f"[{value.op}] has no native routine for {value.dtype}\n"

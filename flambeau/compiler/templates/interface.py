@@ -16,7 +16,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from flambeau.compiler.targets import Target
 from flambeau.ir.kernel import Kernel, Setting
-from flambeau.ir.node import ITEM_SIZE
+from flambeau.ir.node import ITEM_SIZE, Node
 from flambeau.ir.size import Size, ceildiv, mul, substitute
 
 C = TypeVar("C", bound="Settings")
@@ -176,6 +176,22 @@ class Interface(NamedTuple):
         )
 
 
+class Launch(NamedTuple, Generic[C]):
+    """What the kernel of a template computes for a node, where one launch computes it all.
+
+    Attributes:
+        settings: of the kernel.
+        sizes: size arguments by name, but for the groups of strides, which have buffers' names.
+        chunks: number of chunks.
+        work: estimated nanoseconds.
+    """
+
+    settings: C
+    sizes: Mapping[str, Size]
+    chunks: Size
+    work: Size
+
+
 class Template(NamedTuple, Generic[C]):
     """A template.
 
@@ -184,12 +200,18 @@ class Template(NamedTuple, Generic[C]):
         settings: their class.
         interface: of some settings on a target.
         samples: settings that together reach all of its text: the lint compiles them.
+        launch: of a node whose operands are the buffers that are read, in order, and whose results
+            are the other ones; None: the scheduler has a function of its own.
+        names: what the file `kernels/<name>.c.in` is filled in with; None: a printer of its own,
+            `c_template_<family>`, prints the kernel.
     """
 
     name: str
     settings: type[C]
     interface: Callable[[C, Target], Interface]
     samples: Callable[[], Iterable[C]]
+    launch: Callable[[Node], Launch[C]] | None = None
+    names: Callable[[C, Target], Mapping[str, str | int]] | None = None
 
     def of(self, kernel: Kernel, target: Target) -> Interface:
         """The interface of a kernel of this template."""
@@ -204,5 +226,6 @@ def check_names(kind: str, declared: Iterable[str], passed: Iterable[str]) -> No
 
 
 __all__ = [
-    "Array", "Buffer", "Group", "Interface", "Settings", "SizeArgument", "Template", "check_names",
+    "Array", "Buffer", "Group", "Interface", "Launch", "Settings", "SizeArgument", "Template",
+    "check_names",
 ]  # fmt: skip

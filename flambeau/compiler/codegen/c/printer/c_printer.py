@@ -1,6 +1,7 @@
 """Prints kernels as C: `print_kernel` chooses the printer of a kernel's form.
 
-Templates `x` and `x_y` are printed by `print_template(kernel, target)` of module `c_template_x`.
+A template that declares `names` is its file `kernels/<name>.c.in`; others, `x` and `x_y`, are
+printed by `print_template(kernel, target)` of the module `c_template_x`.
 """
 
 from __future__ import annotations
@@ -37,10 +38,7 @@ def print_kernel(kernel: Kernel, target: Target) -> str:
         NotImplementedError: for a primitive or dtype that this back end does not spell.
     """
     if kernel.form == "template":
-        family = kernel.template.partition("_")[0]
-        module = late(f"flambeau.compiler.codegen.c.kernels.c_template_{family}")
-        text: str = module.print_template(kernel, target)
-        return text
+        return _print_template(kernel, target)
     if needs_lowering(kernel):
         kernel = lower(kernel)
     scan = along_memory(kernel)
@@ -48,6 +46,20 @@ def print_kernel(kernel: Kernel, target: Target) -> str:
         return call_apart(AlongScanPrinter(scan, target).print())
     printer = TiledPrinter if kernel.tiled else _FORMS[kernel.form]
     return call_apart(printer(kernel, target).print())
+
+
+def _print_template(kernel: Kernel, target: Target) -> str:
+    template = late("flambeau.compiler.templates").TEMPLATES.get(kernel.template)
+    if template is None or template.names is None:
+        family = kernel.template.partition("_")[0]
+        module = late(f"flambeau.compiler.codegen.c.kernels.c_template_{family}")
+        text: str = module.print_template(kernel, target)
+        return text
+    names = template.names(template.settings.of(kernel), target)
+    complete = late("flambeau.compiler.codegen.c.kernels.c_interface").complete
+    body = late("flambeau.compiler.codegen.c.template").render(kernel.template, names)
+    text = complete(template.of(kernel, target), body)
+    return text
 
 
 def call_apart(text: str) -> str:
