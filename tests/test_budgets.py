@@ -27,7 +27,7 @@ CORE = ("autograd", "capture", "compiler", "driver", "ir", "language")
 OPERATOR_ENTRIES = 742  # of PyTorch's operator database: docs/coverage.md
 OPERATOR_LINES = 42.65  # of flambeau/ops for an entry; aim: 35
 # Lines of Python in packages: lower with each removal, never raise without a reason beside it.
-PACKAGE_LINES = {"nn": 13291, "nested": 2584, "masked": 921, "sparse": 3538}
+PACKAGE_LINES = {"nn": 13290, "nested": 2582, "masked": 921, "sparse": 3514}
 
 RELEASES = 12  # of references by hand in the core
 

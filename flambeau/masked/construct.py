@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import flambeau as torch
+from flambeau.core.tensors import Tensor
 from flambeau.masked.tensor import MaskedTensor, aligned, announce, check, masked
 
 
@@ -18,7 +19,7 @@ def is_masked_tensor(obj: Any, /) -> bool:
     return isinstance(obj, MaskedTensor)
 
 
-def masked_tensor(data: Any, mask: Any, requires_grad: bool = False) -> Any:
+def masked_tensor(data: Any, mask: Any, requires_grad: bool = False) -> Tensor:
     """A masked tensor with a copy of data: a leaf of the graph of gradients.
 
     Args:
@@ -41,7 +42,7 @@ def masked_tensor(data: Any, mask: Any, requires_grad: bool = False) -> Any:
     return masked(kept.clone(), places.clone()).requires_grad_(requires_grad)
 
 
-def as_masked_tensor(data: Any, mask: Any) -> Any:
+def as_masked_tensor(data: Any, mask: Any) -> Tensor:
     """A masked tensor that is computed from data: gradients flow to them.
 
     What is masked out gets a gradient of zero, never NaN.

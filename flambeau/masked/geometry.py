@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import flambeau as torch
+from flambeau.core.tensors import Tensor
 from flambeau.masked.pointwise import masked_operands
 from flambeau.masked.tensor import MaskedTensor, masked
 
@@ -57,7 +58,7 @@ def paired(data: Any, mask: Any) -> Any:
     return type(data)(paired(x, m) for x, m in zip(data, mask, strict=True))
 
 
-def subscript(tensor: Any, key: Any) -> Any:
+def subscript(tensor: Tensor, key: Any) -> Tensor:
     """`x[key]`.
 
     Raises:

@@ -15,7 +15,7 @@ _REDUCTIONS = frozenset(
 _SAME_SHAPE = frozenset("cumsum cumprod softmax log_softmax softmin normalize".split())
 
 
-def _input_mask(input: Any, *args: Any, **kwargs: Any) -> Tensor:  # noqa: A002 - PyTorch's name
+def _input_mask(input: Any, *args: Any, **kwargs: Any) -> Tensor:
     """The mask of an operator's input as a bool tensor of the input's shape.
 
     Args:
@@ -41,7 +41,7 @@ def _input_mask(input: Any, *args: Any, **kwargs: Any) -> Tensor:  # noqa: A002 
     return found if own is None else found & own
 
 
-def _output_mask(op: Any, input: Any, *args: Any, **kwargs: Any) -> Tensor:  # noqa: A002
+def _output_mask(op: Any, input: Any, *args: Any, **kwargs: Any) -> Tensor:
     """The mask of a masked operator's result: False where nothing was left to compute it from.
 
     Args:

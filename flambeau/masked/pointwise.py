@@ -8,6 +8,7 @@ from typing import Any
 
 import flambeau as torch
 from flambeau.autograd.composition import operands
+from flambeau.core.tensors import Tensor
 from flambeau.masked.construct import taken
 from flambeau.masked.tensor import MaskedTensor, masked
 from flambeau.sparse.tensor import SparseTensor, like
@@ -22,7 +23,7 @@ resolve_conj resolve_neg short to type type_as type_of
 masked_operands = functools.partial(operands, MaskedTensor)  # the masked tensors of arguments
 
 
-def require_same(name: str, one: Any, two: Any) -> None:
+def require_same(name: str, one: Tensor, two: Tensor) -> None:
     """Raises ValueError where two masked tensors do not have the same layout and mask."""
     if one.layout is not two.layout:
         raise ValueError(
@@ -38,11 +39,11 @@ def require_same(name: str, one: Any, two: Any) -> None:
         )
 
 
-def _dense(x: Any) -> Any:
+def _dense(x: Tensor) -> Any:
     return x._mask.to_dense() if x.layout is not torch.strided else x._mask
 
 
-def unary(op: Callable[..., Any], name: str, args: Any, kwargs: dict[str, Any]) -> Any:
+def unary(op: Callable[..., Any], name: str, args: Any, kwargs: dict[str, Any]) -> Tensor:
     """An operator of one masked tensor; what else it takes are numbers.
 
     Raises:
@@ -56,7 +57,7 @@ def unary(op: Callable[..., Any], name: str, args: Any, kwargs: dict[str, Any]) 
     return _applied(op, name, first, (first, *rest), kwargs)
 
 
-def binary(op: Callable[..., Any], name: str, args: Any, kwargs: dict[str, Any]) -> Any:
+def binary(op: Callable[..., Any], name: str, args: Any, kwargs: dict[str, Any]) -> Tensor:
     """An operator of two operands: masked ones with the same mask; a dense one takes it on.
 
     Raises:
@@ -66,7 +67,7 @@ def binary(op: Callable[..., Any], name: str, args: Any, kwargs: dict[str, Any])
     return _applied(op, name, pattern, args, kwargs)
 
 
-def _applied(op: Callable[..., Any], name: str, pattern: Any, args: Any, kwargs: Any) -> Any:
+def _applied(op: Callable[..., Any], name: str, pattern: Tensor, args: Any, kwargs: Any) -> Tensor:
     def inner(x: Any) -> Any:
         if isinstance(x, MaskedTensor):
             require_same(name, pattern, x)
@@ -83,11 +84,11 @@ def _applied(op: Callable[..., Any], name: str, pattern: Any, args: Any, kwargs:
     return masked(result, pattern._mask.expand(result.shape))
 
 
-def _values(x: Any) -> Any:
+def _values(x: Tensor) -> Any:
     return x._kept.values() if isinstance(x._kept, SparseTensor) else x._kept
 
 
-def _joined(name: str, pattern: Any, x: Any) -> Any:
+def _joined(name: str, pattern: Tensor, x: Any) -> Any:
     """A dense operand, of which only what the mask is True for takes part."""
     if x.dim() == 0 and not x.requires_grad:
         return x
@@ -99,7 +100,7 @@ def _joined(name: str, pattern: Any, x: Any) -> Any:
     return taken(x.to(torch.result_type(pattern._kept, x)), pattern._mask) if x.requires_grad else x
 
 
-def kept(op: Callable[..., Any], name: str, args: Any, kwargs: dict[str, Any]) -> Any:
+def kept(op: Callable[..., Any], name: str, args: Any, kwargs: dict[str, Any]) -> Tensor:
     """Copies and conversions: of the data; the mask goes to their device."""
     del name
     first = args[0]
@@ -112,7 +113,7 @@ def kept(op: Callable[..., Any], name: str, args: Any, kwargs: dict[str, Any]) -
     return masked(result, first._mask.to(result.device))
 
 
-def copy_(target: Any, source: Any, non_blocking: bool = False) -> Any:
+def copy_(target: Tensor, source: Tensor, non_blocking: bool = False) -> Any:
     """Writes data into a masked tensor, which keeps its mask."""
     if not isinstance(target, MaskedTensor):
         raise TypeError(
@@ -125,7 +126,7 @@ def copy_(target: Any, source: Any, non_blocking: bool = False) -> Any:
     return target
 
 
-def where(condition: Any, input: Any, other: Any) -> Any:  # noqa: A002 - PyTorch's name
+def where(condition: Any, input: Any, other: Any) -> Tensor:
     """Elements of two tensors with their masks; a dense one has no gaps.
 
     Raises:

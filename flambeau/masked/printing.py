@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from flambeau.core.tensors import Tensor
+
 LEAST = 8  # columns of a gap
 
 
-def text(tensor: Any) -> str:
+def text(tensor: Tensor) -> str:
     """All elements; those that are not there as `--`."""
     dense = tensor.detach().to_dense()
     data, mask = dense._kept.tolist(), dense._mask.tolist()

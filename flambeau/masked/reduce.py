@@ -10,6 +10,7 @@ from typing import Any
 
 import flambeau as torch
 from flambeau.core.install import namespace
+from flambeau.core.tensors import Tensor
 from flambeau.masked.tensor import masked
 
 Dims = int | Sequence[int] | None
@@ -27,7 +28,9 @@ def _left(mask: Any, dim: Dims, keepdim: bool) -> Any:
     return mask.any(dim=dim, keepdim=keepdim)
 
 
-def _reduced(name: str, tensor: Any, dim: Dims, keepdim: bool, *args: Any, **options: Any) -> Any:
+def _reduced(
+    name: str, tensor: Tensor, dim: Dims, keepdim: bool, *args: Any, **options: Any
+) -> Tensor:
     dense = tensor.to_dense()
     function, data = namespace("masked")[name], dense._kept
     if name == "mean" and not (data.is_floating_point() or options.get("dtype") is not None):
@@ -43,20 +46,17 @@ def _reduced(name: str, tensor: Any, dim: Dims, keepdim: bool, *args: Any, **opt
 def plain(name: str) -> Callable[..., Any]:
     """The reduction of a name in `PLAIN`."""
 
-    def reduction(input: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002
+    def reduction(
+        input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None
+    ) -> Tensor:
         return _reduced(name, input, dim, keepdim, dtype=dtype)
 
     return reduction
 
 
 def norm(
-    input: Any,  # noqa: A002 - PyTorch's name
-    p: Any = "fro",
-    dim: Dims = None,
-    keepdim: bool = False,
-    *,
-    dtype: Any = None,
-) -> Any:
+    input: Tensor, p: Any = "fro", dim: Dims = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
     """A vector norm of what is there.
 
     Raises:
@@ -70,13 +70,8 @@ def norm(
 
 
 def vector_norm(
-    input: Any,  # noqa: A002 - PyTorch's name
-    ord: float = 2.0,
-    dim: Dims = None,
-    keepdim: bool = False,
-    *,
-    dtype: Any = None,
-) -> Any:
+    input: Tensor, ord: float = 2.0, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
     """The norm of a vector that consists of what is there."""
     return _reduced("norm", input, dim, keepdim, float(ord), dtype=dtype)
 
@@ -85,13 +80,13 @@ def spread(name: str) -> Callable[..., Any]:
     """`var` or `std`."""
 
     def reduction(
-        input: Any,  # noqa: A002 - PyTorch's name
+        input: Tensor,
         dim: Any = None,
         unbiased: bool | None = None,
         keepdim: bool = False,
         *,
         correction: float | None = None,
-    ) -> Any:
+    ) -> Tensor:
         if isinstance(dim, bool):
             dim, unbiased = None, dim
         return _reduced(name, input, dim, keepdim, unbiased=unbiased, correction=correction)
@@ -99,7 +94,7 @@ def spread(name: str) -> Callable[..., Any]:
     return reduction
 
 
-def all_of(input: Any, dim: Dims = None, keepdim: bool = False) -> Any:  # noqa: A002
+def all_of(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Whether everything that is there is not zero."""
     dense = input.to_dense()
     data = torch.where(dense._mask, dense._kept.bool(), True)
@@ -110,7 +105,7 @@ def all_of(input: Any, dim: Dims = None, keepdim: bool = False) -> Any:  # noqa:
 def along(name: str) -> Callable[..., Any]:
     """`softmax` and its relatives: what is masked out stays so."""
 
-    def normalised(input: Any, dim: int, dtype: Any = None) -> Any:  # noqa: A002
+    def normalised(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
         dense = input.to_dense()
         found = namespace("masked")[name](dense._kept, dim, dtype=dtype, mask=dense._mask)
         return masked(found, dense._mask)

@@ -49,7 +49,7 @@ class MaskedTensor(Wrapper):
     _composed_in = "flambeau.masked"
     _called = ("masked tensor", "x.to_tensor(value), or x.get_data()")
 
-    def __new__(cls, data: Any, mask: Any, requires_grad: bool = False) -> Any:
+    def __new__(cls, data: Any, mask: Any, requires_grad: bool = False) -> Tensor:
         """Copies data and mask; neither is differentiated through."""
         check(data, mask)
         announce(data, 3)
@@ -90,19 +90,19 @@ class MaskedTensor(Wrapper):
         filling = torch.tensor(value, dtype=self.dtype, device=self.device)
         return dense._kept.masked_fill(~dense._mask, filling)
 
-    def to_dense(self) -> Any:
+    def to_dense(self) -> Tensor:
         """A masked tensor with strided data and mask."""
         return masked(self._kept.to_dense(), self._mask.to_dense())
 
-    def to_sparse_coo(self) -> Any:
+    def to_sparse_coo(self) -> Tensor:
         """A masked tensor of layout `torch.sparse_coo` that keeps what the mask is True for."""
         return self.to_sparse(layout=torch.sparse_coo)
 
-    def to_sparse_csr(self) -> Any:
+    def to_sparse_csr(self) -> Tensor:
         """A masked tensor of layout `torch.sparse_csr` that keeps what the mask is True for."""
         return self.to_sparse(layout=torch.sparse_csr)
 
-    def to_sparse(self, sparse_dim: int | None = None, *, layout: Any = torch.sparse_coo) -> Any:
+    def to_sparse(self, sparse_dim: int | None = None, *, layout: Any = torch.sparse_coo) -> Tensor:
         """A masked tensor of a sparse layout that keeps what the mask is True for.
 
         Args:
@@ -155,7 +155,7 @@ class MaskedTensor(Wrapper):
         return bool(self._kept.is_contiguous(memory_format=memory_format))
 
     # ------------------------------------------------------------------ gradients: the data's
-    def _like(self, values: Any) -> Any:
+    def _like(self, values: Any) -> Tensor:
         return masked(values, self._mask)
 
     def _on_tape(self) -> Any:
@@ -233,7 +233,7 @@ class MaskedTensor(Wrapper):
         leaf = self.requires_grad and self.is_leaf
         return rebuild, (self._kept.detach(), self._mask, leaf)
 
-    def __deepcopy__(self, memo: dict[Any, Any]) -> Any:
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Tensor:
         if id(self) not in memo:
             copied = masked(self._kept.detach().clone(), self._mask.clone())
             memo[id(self)] = copied.requires_grad_(self.requires_grad)
@@ -256,7 +256,7 @@ refuse_methods(
 
 
 # ------------------------------------------------------------------------------ making them
-def masked(data: Any, mask: Any) -> Any:
+def masked(data: Any, mask: Any) -> Tensor:
     """A masked tensor of parts that fit each other."""
     made = hollow(MaskedTensor, data.dtype, data.shape)
     made._kept, made._mask = data, mask
@@ -318,7 +318,7 @@ def aligned(data: Any, mask: Any) -> tuple[Any, Any]:
     return data.sparse_mask(mask), mask
 
 
-def rebuild(data: Any, mask: Any, requires_grad: bool) -> Any:
+def rebuild(data: Any, mask: Any, requires_grad: bool) -> Tensor:
     """What unpickling calls; parts of a file are checked."""
     check(data, mask)
     return masked(*aligned(data, mask)).requires_grad_(requires_grad)

@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 import flambeau as torch
+from flambeau.core.tensors import Tensor
 from flambeau.nested import padded
 from flambeau.nested.tensor import JaggedTensor, NestedTensor, jagged, refuse
 
@@ -20,15 +21,15 @@ WASTE = 4.0
 
 
 def attention(
-    query: Any,
-    key: Any,
+    query: Tensor,
+    key: Tensor,
     value: Any,
     attn_mask: Any = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
-) -> Any:
+) -> Tensor:
     """softmax(Q K^T * scale) V per sample: `(B, heads, n, E)` or `(B, n, E)`.
 
     Args:
@@ -65,7 +66,7 @@ def _wasteful(queries: Any, keys: Any) -> bool:
     return queries.batch * queries.longest * keys.longest > WASTE * max(needed, 1)
 
 
-def _filled_up(query: Any, key: Any, value: Any, is_causal: bool, options: Any) -> Any:
+def _filled_up(query: Tensor, key: Tensor, value: Any, is_causal: bool, options: Any) -> Tensor:
     q, k, v = (padded.to_dense(x, 0) for x in (query, key, value))
     if 0 in q.shape or 0 in k.shape:
         return _one_by_one(query, key, value, is_causal, options)
@@ -79,7 +80,7 @@ def _filled_up(query: Any, key: Any, value: Any, is_causal: bool, options: Any) 
     return jagged(padded.to_values(dense, query._ragged, r, rows), query._ragged, r)
 
 
-def _mask(query: Any, key: Any, is_causal: bool) -> Any:
+def _mask(query: Tensor, key: Tensor, is_causal: bool) -> Any:
     """(B, 1.., 1 or L, S): which keys there are; rows past the end see a key, whatever it is."""
     ragged = key._ragged
     steps = torch.arange(ragged.longest, device=key.device)
@@ -90,7 +91,7 @@ def _mask(query: Any, key: Any, is_causal: bool) -> Any:
     return seen.unsqueeze(1) if query.dim() == 4 else seen
 
 
-def _one_by_one(query: Any, key: Any, value: Any, is_causal: bool, options: Any) -> Any:
+def _one_by_one(query: Tensor, key: Tensor, value: Any, is_causal: bool, options: Any) -> Tensor:
     triples = zip(query._parts(), key._parts(), value._parts(), strict=True)
     attend = torch.nn.functional.scaled_dot_product_attention
     found = [attend(*(x.unsqueeze(0) for x in t), is_causal=is_causal, **options).squeeze(0)
@@ -150,7 +151,7 @@ def _check_module(module: Any, inputs: Any, masks: Any, is_causal: bool) -> None
             )
 
 
-def _projected(module: Any, query: Any, key: Any, value: Any) -> list[Any]:
+def _projected(module: Any, query: Tensor, key: Tensor, value: Any) -> list[Any]:
     """Queries, keys and values as (B, heads, n, E / heads)."""
     linear = torch.nn.functional.linear
     bias, heads = module.in_proj_bias, module.num_heads
@@ -165,11 +166,11 @@ def _projected(module: Any, query: Any, key: Any, value: Any) -> list[Any]:
     return [_heads(linear(x, w, b), heads) for x, w, b in triples]
 
 
-def _heads(x: Any, heads: int) -> Any:
+def _heads(x: Tensor, heads: int) -> Tensor:
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
-def _weights(query: Any, key: Any, is_causal: bool) -> Any:
+def _weights(query: Tensor, key: Tensor, is_causal: bool) -> Any:
     """(B, heads, L, S): softmax of the scores; 0 where a sample has no query or key."""
     q, k = (x.to_padded_tensor(0.0) for x in (query, key))
     scores = (q * q.shape[-1] ** -0.5) @ k.mT

@@ -104,7 +104,7 @@ def _joined(parts: Sequence[Any], layout: Any, copy: bool) -> Any:
     return _jagged_of(parts) if layout is torch.jagged else strided_of(parts)
 
 
-def strided_of(parts: Sequence[Any]) -> Any:
+def strided_of(parts: Sequence[Any]) -> Tensor:
     """Samples in the layout `torch.strided`."""
     warn_once(
         "The PyTorch API of nested tensors is in prototype stage and will change in the near "
@@ -123,7 +123,7 @@ def strided_of(parts: Sequence[Any]) -> Any:
     return strided(flat, [tuple(part.shape) for part in parts])
 
 
-def _jagged_of(parts: Sequence[Any]) -> Any:
+def _jagged_of(parts: Sequence[Any]) -> Tensor:
     _check_parts(parts)
     shapes = [tuple(part.shape) for part in parts]
     varying = [d for d in range(len(shapes[0])) if len({s[d] for s in shapes}) > 1]
@@ -343,10 +343,7 @@ def masked_select(tensor: Tensor, mask: Tensor) -> Tensor:
 
 
 def to_padded_tensor(
-    input: Tensor,  # noqa: A002 - PyTorch's name
-    padding: float,
-    output_size: Sequence[int] | None = None,
-    out: Any = None,
+    input: Tensor, padding: float, output_size: Sequence[int] | None = None, out: Any = None
 ) -> Tensor:
     """A dense tensor in which shorter samples are filled up.
 

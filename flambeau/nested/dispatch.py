@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from flambeau.autograd.composition import Rule, Rules, larger, named
+from flambeau.core.tensors import Tensor
 from flambeau.nested import attention, geometry, pointwise, products, reduce, selection, several
 from flambeau.nested.tensor import NestedTensor, StridedTensor
 
@@ -39,7 +40,7 @@ FAMILIES = (
 )
 
 
-def refuse(name: str, tensor: Any) -> NoReturn:
+def refuse(name: str, tensor: Tensor) -> NoReturn:
     """Raises for an operator that nested tensors do not have."""
     raise NotImplementedError(
         f"[{name}] not implemented for nested tensors of layout {tensor.layout}, dtype "

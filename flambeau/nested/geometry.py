@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import flambeau as torch
+from flambeau.core.tensors import Tensor
 from flambeau.ir.lock import importing
 from flambeau.nested.ragged import SymInt, ragged_from_lengths
 from flambeau.nested.tensor import JaggedTensor, NestedTensor, jagged, refuse
@@ -26,7 +27,7 @@ def normal(name: str, ndim: int, dim: int) -> int:
     return dim % ndim
 
 
-def inner(name: str, tensor: Any, dim: int) -> int:
+def inner(name: str, tensor: Tensor, dim: int) -> int:
     """The values' dimension of a regular dimension.
 
     Raises:
@@ -41,7 +42,7 @@ def inner(name: str, tensor: Any, dim: int) -> int:
 
 
 # ------------------------------------------------------------------------------ order of dims
-def transpose(input: Any, dim0: int, dim1: int) -> Any:  # noqa: A002 - PyTorch's name
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions swapped, neither of them the batch."""
     a, b = (normal("transpose", input.dim(), d) for d in (dim0, dim1))
     if a == b:
@@ -55,12 +56,12 @@ def transpose(input: Any, dim0: int, dim1: int) -> Any:  # noqa: A002 - PyTorch'
     return jagged(input._kept.transpose(a - 1, b - 1), input._ragged, r)
 
 
-def last_two(input: Any) -> Any:  # noqa: A002
+def last_two(input: Any) -> Any:
     """The last two dimensions swapped."""
     return transpose(input, -2, -1)
 
 
-def permute(input: Any, *dims: Any) -> Any:  # noqa: A002
+def permute(input: Tensor, *dims: Any) -> Any:
     """Another order of the dimensions behind the batch."""
     order = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
     places = [normal("permute", input.dim(), d) for d in order]
@@ -78,12 +79,12 @@ def permute(input: Any, *dims: Any) -> Any:  # noqa: A002
     return jagged(values, input._ragged, places.index(input._ragged_idx))
 
 
-def reversed_dims(input: Any) -> Any:  # noqa: A002
+def reversed_dims(input: Tensor) -> Any:
     """`x.T`: would move the batch."""
     return permute(input, *reversed(range(input.dim())))
 
 
-def movedim(input: Any, source: Any, destination: Any) -> Any:  # noqa: A002
+def movedim(input: Any, source: Any, destination: Any) -> Any:
     """Dimensions moved, the batch excepted."""
     froms = [source] if isinstance(source, int) else list(source)
     tos = [destination] if isinstance(destination, int) else list(destination)
@@ -94,7 +95,7 @@ def movedim(input: Any, source: Any, destination: Any) -> Any:  # noqa: A002
 
 
 # ------------------------------------------------------------------------------ sizes of one
-def unsqueeze(input: Any, dim: int) -> Any:  # noqa: A002
+def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """A dimension of size 1 more, behind the batch."""
     d = normal("unsqueeze", input.dim() + 1, dim)
     if d == 0:
@@ -103,7 +104,7 @@ def unsqueeze(input: Any, dim: int) -> Any:  # noqa: A002
     return jagged(input._kept.unsqueeze(d - 1), input._ragged, r)
 
 
-def squeeze(input: Any, dim: Any = None) -> Any:  # noqa: A002
+def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Without regular dimensions of size 1."""
     if dim is None:
         refuse("squeeze", "squeeze(): for jagged tensors a dim is needed", "squeeze(dim)")
@@ -120,7 +121,7 @@ def _sizes(size: Sequence[Any]) -> list[Any]:
     return list(size[0] if whole else size)
 
 
-def reshape(input: Any, *size: Any, _name: str = "reshape") -> Any:  # noqa: A002
+def reshape(input: Tensor, *size: Any, _name: str = "reshape") -> Tensor:
     """Other sizes of the regular dimensions; -1 or the symbol stand for the ragged one.
 
     Raises:
@@ -149,7 +150,7 @@ def reshape(input: Any, *size: Any, _name: str = "reshape") -> Any:  # noqa: A00
     return jagged(change(sizes), input._ragged, place)
 
 
-def view(input: Any, *size: Any) -> Any:  # noqa: A002
+def view(input: Tensor, *size: Any) -> Tensor:
     """`reshape` without a copy; a dtype gives other bits their meaning."""
     if len(size) == 1 and isinstance(size[0], torch.dtype):
         return input._like(input._kept.view(size[0]))
@@ -166,7 +167,7 @@ def reshape_as(self: Any, other: Any) -> Any:
     return reshape(self, other.shape)
 
 
-def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:  # noqa: A002
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Neighbouring regular dimensions as one."""
     first, last = (normal("flatten", input.dim(), d) for d in (start_dim, end_dim))
     if first == last:
@@ -180,7 +181,7 @@ def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:  # noqa: 
     return jagged(values, input._ragged, r - (last - first) * (last < r))
 
 
-def unflatten(input: Any, dim: int, sizes: Any) -> Any:  # noqa: A002
+def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     """A regular dimension as several."""
     d = inner("unflatten", input, dim)
     values = input._kept.unflatten(d, sizes)
@@ -188,7 +189,7 @@ def unflatten(input: Any, dim: int, sizes: Any) -> Any:  # noqa: A002
     return jagged(values, input._ragged, input._ragged_idx + grown * (d < input._ragged_idx - 1))
 
 
-def expand(input: Any, *size: Any) -> Any:  # noqa: A002
+def expand(input: Tensor, *size: Any) -> Tensor:
     """Regular dimensions of size 1 shown several times."""
     wanted, shape = _sizes(size), input.shape
     if len(wanted) != len(shape) or wanted[0] not in (-1, shape[0]):
@@ -200,7 +201,7 @@ def expand(input: Any, *size: Any) -> Any:  # noqa: A002
     return input._like(input._kept.expand(sizes))
 
 
-def expand_as(input: Any, other: Any) -> Any:  # noqa: A002
+def expand_as(input: Any, other: Any) -> Any:
     """A tensor shown with the sizes of another one, which may be the nested one."""
     if isinstance(input, JaggedTensor):
         return expand(input, other.shape)
@@ -211,14 +212,14 @@ def expand_as(input: Any, other: Any) -> Any:  # noqa: A002
 
 
 # ------------------------------------------------------------------------------ parts
-def unbind(input: Any, dim: int = 0) -> Any:  # noqa: A002
+def unbind(input: Tensor, dim: int = 0) -> Any:
     """The samples."""
     if normal("unbind", input.dim(), dim) != 0:
         refuse("unbind", "unbind(): only supported for NestedTensor on dim=0")
     return input._parts()
 
 
-def select(input: Any, dim: int, index: int) -> Any:  # noqa: A002
+def select(input: Tensor, dim: int, index: int) -> Any:
     """A sample, or one place of a regular dimension."""
     d = normal("select", input.dim(), dim)
     if d == 0:
@@ -232,14 +233,14 @@ def select(input: Any, dim: int, index: int) -> Any:  # noqa: A002
     return jagged(values, input._ragged, input._ragged_idx - (d < input._ragged_idx))
 
 
-def narrow(input: Any, dim: int, start: int, length: int) -> Any:  # noqa: A002
+def narrow(input: Any, dim: int, start: int, length: int) -> Any:
     """A section of a regular dimension, or some of the samples."""
     if normal("narrow", input.dim(), dim) == 0:
         return samples(input, range(len(input))[start:][:length])
     return input._like(input._kept.narrow(inner("narrow", input, dim), start, length))
 
 
-def slice_of(input: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:  # noqa: A002
+def slice_of(input: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
     """Places start, start + step, ... of a regular dimension, or some of the samples."""
     cut = slice(start, end, step)
     if normal("slice", input.dim(), dim) == 0:
@@ -248,7 +249,7 @@ def slice_of(input: Any, dim: int = 0, start: Any = None, end: Any = None, step:
     return input._like(input._kept[(slice(None),) * d + (cut,)])
 
 
-def samples(input: Any, which: Sequence[int]) -> Any:  # noqa: A002
+def samples(input: Tensor, which: Sequence[int]) -> Tensor:
     """Some of the samples, copied behind each other."""
     d, parts = input._ragged_idx - 1, input._parts()
     chosen = [parts[i] for i in which]
@@ -257,7 +258,7 @@ def samples(input: Any, which: Sequence[int]) -> Any:  # noqa: A002
     return jagged(values, ragged_from_lengths(counts, values.device), d + 1)
 
 
-def chunk(input: Any, chunks: int, dim: int = 0) -> Any:  # noqa: A002
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """About equal sections of the batch or of a regular dimension."""
     if normal("chunk", input.dim(), dim) == 0:
         step = max(-(-len(input) // chunks), 1)
@@ -266,8 +267,8 @@ def chunk(input: Any, chunks: int, dim: int = 0) -> Any:  # noqa: A002
 
 
 def split(
-    tensor: Any, split_size: Any = None, dim: int = 0, *, split_size_or_sections: Any = None
-) -> Any:
+    tensor: Tensor, split_size: Any = None, dim: int = 0, *, split_size_or_sections: Any = None
+) -> tuple[Tensor, ...]:
     """Sections of given sizes of the batch or of a regular dimension."""
     split_size = split_size_or_sections if split_size is None else split_size
     if normal("split", tensor.dim(), dim) != 0:
@@ -281,13 +282,13 @@ def split(
     return tuple(samples(tensor, range(e - n, e)) for e, n in zip(ends, split_size, strict=True))
 
 
-def sections(input: Any, split_sizes: Any, dim: int = 0) -> Any:  # noqa: A002
+def sections(input: Any, split_sizes: Any, dim: int = 0) -> Any:
     """`split` under its other name."""
     return split(input, split_sizes, dim)
 
 
 # ------------------------------------------------------------------------------ joining
-def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
+def cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     """Nested tensors behind each other along a regular dimension or the batch.
 
     Raises:
@@ -309,7 +310,7 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
     return first._like(torch.cat([x._kept for x in tensors], inner("cat", first, d)))
 
 
-def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
+def stack(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     """Nested tensors that share offsets, along a new dimension behind the batch."""
     first = next(x for x in tensors if isinstance(x, NestedTensor))
     if normal("stack", first.dim() + 1, dim) == 0:
@@ -319,7 +320,7 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
 
 
 # ------------------------------------------------------------------------------ memory
-def contiguous(self: Any, memory_format: Any = None) -> Any:
+def contiguous(self: Any, memory_format: Any = None) -> Tensor:
     """Samples behind each other, without holes, in row-major order."""
     del memory_format
     if self.is_contiguous():
@@ -329,7 +330,7 @@ def contiguous(self: Any, memory_format: Any = None) -> Any:
     return samples(self, range(len(self)))
 
 
-def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
+def copy_(self: Any, src: Tensor, non_blocking: bool = False) -> Tensor:
     """Takes the values of a nested tensor of the same shapes."""
     del non_blocking
     if not isinstance(self, NestedTensor) or not isinstance(src, NestedTensor):
@@ -341,7 +342,7 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
 
 
 # ------------------------------------------------------------------------------ x[...]
-def subscript(tensor: Any, key: Any) -> Any:
+def subscript(tensor: Tensor, key: Any) -> Any:
     """`x[key]`: a sample, or sections of regular dimensions.
 
     Raises:
@@ -385,7 +386,7 @@ def _spread(keys: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
     return (*keys[:at], *(slice(None),) * (ndim - used), *keys[at + 1 :])
 
 
-def _regular(tensor: Any, keys: tuple[Any, ...]) -> Any:
+def _regular(tensor: Tensor, keys: tuple[Any, ...]) -> Tensor:
     """Keys of the dimensions behind the batch."""
     d, place, r = 1, 1, tensor._ragged_idx
     for key in keys:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import flambeau as torch
+from flambeau.core.tensors import Tensor
 
 
 def rows_first(values: Any, ragged_dim: int) -> Any:
@@ -17,7 +18,7 @@ def rows_first(values: Any, ragged_dim: int) -> Any:
     return values if ragged_dim == 1 else values.movedim(ragged_dim - 1, 0)
 
 
-def to_dense(tensor: Any, padding: Any) -> Any:
+def to_dense(tensor: Tensor, padding: Any) -> Any:
     """(B, ..., longest, ...): a jagged tensor's samples, filled up."""
     ragged, r = tensor._ragged, tensor._ragged_idx
     values = rows_first(tensor._kept, r)

@@ -13,13 +13,14 @@ from typing import Any
 import flambeau as torch
 from flambeau.autograd.composite import mapped
 from flambeau.autograd.composition import operands
+from flambeau.core.tensors import Tensor
 from flambeau.nested import padded
 from flambeau.nested.tensor import JaggedTensor, NestedTensor, refuse
 
 nested_operands = functools.partial(operands, NestedTensor)  # the nested tensors of arguments
 
 
-def call(op: Callable[..., Any], name: str, args: Any, kwargs: dict[str, Any]) -> Any:
+def call(op: Callable[..., Any], name: str, args: Any, kwargs: dict[str, Any]) -> Tensor:
     """An operator element by element, of which an operand is jagged.
 
     Raises:
@@ -42,12 +43,12 @@ def call(op: Callable[..., Any], name: str, args: Any, kwargs: dict[str, Any]) -
     return wrapped(pattern, result)
 
 
-def wrapped(pattern: Any, result: Any) -> Any:
+def wrapped(pattern: Tensor, result: Any) -> Tensor:
     """Values (or several) as nested tensors like a pattern."""
     return mapped(lambda x: pattern if x is pattern._kept else pattern._like(x), result)
 
 
-def _aligned(name: str, pattern: Any, x: Any) -> Any:
+def _aligned(name: str, pattern: Tensor, x: Tensor) -> Any:
     """The values of a nested operand, which has the offsets of the first."""
     same = (
         isinstance(x, JaggedTensor)
@@ -59,7 +60,7 @@ def _aligned(name: str, pattern: Any, x: Any) -> Any:
     return x._kept
 
 
-def unfit(name: str, pattern: Any, x: Any) -> None:
+def unfit(name: str, pattern: Tensor, x: Any) -> None:
     """Raises for operands that do not fit each other."""
     shapes = " and ".join(_shape_text(t) for t in (pattern, x))
     refuse(
@@ -75,7 +76,7 @@ def _shape_text(x: Any) -> str:
         x, JaggedTensor) else f"{tuple(x.shape)}"  # fmt: skip
 
 
-def broadcast(name: str, pattern: Any, x: Any) -> Any:
+def broadcast(name: str, pattern: Tensor, x: Any) -> Any:
     """A dense operand as one that is broadcast against the values."""
     r, ndim = pattern._ragged_idx, pattern.dim()
     if x.dim() > ndim:

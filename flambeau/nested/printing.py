@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from flambeau.core import printing
+from flambeau.core.tensors import Tensor
 from flambeau.nested.tensor import JaggedTensor
 
 
-def text(tensor: Any) -> str:
+def text(tensor: Tensor) -> str:
     """Sizes and offsets of a jagged tensor; the samples of one of layout strided."""
     gradient = printing.gradient_note(tensor)
     if isinstance(tensor, JaggedTensor):

@@ -17,11 +17,11 @@ from flambeau.nested.tensor import JaggedTensor, jagged, refuse
 Tensor = Any
 
 
-def _is_last(tensor: Any) -> bool:
+def _is_last(tensor: Tensor) -> bool:
     return bool(tensor._ragged_idx == tensor.dim() - 1)
 
 
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:  # noqa: A002
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x W^T + b on the last dimension."""
     _only_input("linear", input, weight, bias)
     if _is_last(input):
@@ -29,12 +29,12 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return input._like(torch.nn.functional.linear(input._kept, weight, bias))
 
 
-def _only_input(name: str, first: Any, *others: Any) -> None:
+def _only_input(name: str, first: Tensor, *others: Any) -> None:
     if not isinstance(first, JaggedTensor) or any(isinstance(x, JaggedTensor) for x in others):
         refuse(name, f"{name}(): weights of nested tensors are dense", "unbind() nested weights")
 
 
-def normalised(op: Rule, name: str, args: Any, kwargs: Any) -> Any:
+def normalised(op: Rule, name: str, args: Any, kwargs: Any) -> Tensor:
     """`layer_norm` and `rms_norm` over the last dimensions, for `layer_norm` ragged ones too."""
     arguments, options = list(args), dict(kwargs)
     tensor = arguments.pop(0)
@@ -47,7 +47,7 @@ def normalised(op: Rule, name: str, args: Any, kwargs: Any) -> Any:
 
 
 def _normalised_samples(
-    op: Callable[..., Any], name: str, tensor: Any, shape: Any, args: Any, kwargs: Any
+    op: Callable[..., Any], name: str, tensor: Tensor, shape: Any, args: Any, kwargs: Any
 ) -> Any:
     """`layer_norm` over the ragged dimension: sample by sample, so that they have their own bits.
 
@@ -76,13 +76,13 @@ def _normalised_samples(
     return found if bias is None else found + bias
 
 
-def embedding(input: Any, weight: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002
+def embedding(input: Tensor, weight: Any, *args: Any, **kwargs: Any) -> Tensor:
     """Rows of a dense table at nested indices."""
     _only_input("embedding", input, weight)
     return input._like(torch.nn.functional.embedding(input._kept, weight, *args, **kwargs))
 
 
-def prelu(input: Any, weight: Any) -> Any:  # noqa: A002
+def prelu(input: Any, weight: Any) -> Any:
     """`max(0, x) + weight * min(0, x)`, of one weight for all."""
     _only_input("prelu", input, weight)
     if weight.numel() != 1:
@@ -94,14 +94,14 @@ def prelu(input: Any, weight: Any) -> Any:  # noqa: A002
 
 
 # ------------------------------------------------------------------------------ products
-def bmm(input: Any, mat2: Any) -> Any:  # noqa: A002
+def bmm(input: Tensor, mat2: Any) -> Tensor:
     """`matmul` of two batches of matrices."""
     if input.dim() != 3 or mat2.dim() != 3:
         refuse("bmm", "batch1 and batch2 must be 3D tensors", "matmul broadcasts")
     return matmul(input, mat2)
 
 
-def matmul(input: Any, other: Any) -> Any:  # noqa: A002
+def matmul(input: Any, other: Any) -> Any:
     """Matrix products of which an operand is jagged.
 
     Raises:
@@ -114,13 +114,13 @@ def matmul(input: Any, other: Any) -> Any:  # noqa: A002
     return _dense_first(input, other)
 
 
-def _unfit(a: Any, b: Any) -> None:
+def _unfit(a: Tensor, b: Tensor) -> None:
     refuse("matmul", "matmul(): not supported between inputs of shapes "
            f"{tuple(a.shape)} and {tuple(b.shape)}",
            "at most one of the result's dimensions is ragged: to_padded_tensor(0.0)")  # fmt: skip
 
 
-def _with_dense(input: Any, other: Any) -> Any:  # noqa: A002
+def _with_dense(input: Tensor, other: Any) -> Tensor:
     r, ndim = input._ragged_idx, input.dim()
     if _is_last(input):  # a dense matrix has no ragged rows
         _unfit(input, other)
@@ -142,12 +142,12 @@ def _with_dense(input: Any, other: Any) -> Any:  # noqa: A002
     return input._like(input._kept.matmul(rows if r == 1 else rows.movedim(0, r - 1)))
 
 
-def _ragged_again(dense: Any, pattern: Any, r: int) -> Any:
+def _ragged_again(dense: Any, pattern: Tensor, r: int) -> Tensor:
     rows = pattern._kept.shape[pattern._ragged_idx - 1]
     return jagged(padded.to_values(dense, pattern._ragged, r, rows), pattern._ragged, r)
 
 
-def _both(input: Any, other: Any) -> Any:  # noqa: A002
+def _both(input: Tensor, other: Any) -> Any:
     if input._ragged is not other._ragged or input.dim() != other.dim():
         _unfit(input, other)
     ndim, a, b = input.dim(), input._ragged_idx, other._ragged_idx
@@ -158,7 +158,7 @@ def _both(input: Any, other: Any) -> Any:  # noqa: A002
     return _unfit(input, other)
 
 
-def _dense_first(input: Any, other: Any) -> Any:  # noqa: A002
+def _dense_first(input: Any, other: Any) -> Tensor:
     """(B, N, D) x (B, D, n) -> (B, N, n), and matrices in front of regular ones."""
     ndim, r = other.dim(), other._ragged_idx
     if r == ndim - 2 or input.dim() > ndim or input.dim() < 2:

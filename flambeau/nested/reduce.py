@@ -13,18 +13,19 @@ from typing import Any
 
 import flambeau as torch
 from flambeau.autograd.composite import mapped
+from flambeau.core.tensors import Tensor
 from flambeau.ir.lock import importing
 from flambeau.nested import padded
 from flambeau.nested.tensor import jagged, refuse
 
 
-def _lowest(x: Any) -> Any:
+def _lowest(x: Tensor) -> Any:
     if x.dtype is torch.bool:
         return False
     return -math.inf if x.is_floating_point() else torch.iinfo(x.dtype).min
 
 
-def _highest(x: Any) -> Any:
+def _highest(x: Tensor) -> Any:
     if x.dtype is torch.bool:
         return True
     return math.inf if x.is_floating_point() else torch.iinfo(x.dtype).max
@@ -59,7 +60,7 @@ def _take_dim(name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
     return None
 
 
-def _normal(name: str, tensor: Any, dim: Any) -> tuple[int, ...]:
+def _normal(name: str, tensor: Tensor, dim: Any) -> tuple[int, ...]:
     ndim = tensor.dim()
     dims = (dim,) if isinstance(dim, int) else tuple(dim)
     for d in dims:
@@ -110,8 +111,8 @@ def _at(name: str, values: Any, dim: Any, rest: Any, options: Any, op: Any) -> A
 
 
 def _over_regular(
-    op: Any, name: str, tensor: Any, dims: tuple[int, ...], one: bool, rest: Any, options: Any
-) -> Any:
+    op: Any, name: str, tensor: Tensor, dims: tuple[int, ...], one: bool, rest: Any, options: Any
+) -> Tensor:
     inner = [d - 1 for d in dims]
     found = _at(name, tensor._kept, inner[0] if one else inner, rest, options, op)
     before = 0 if options.get("keepdim") else sum(d < tensor._ragged_idx for d in dims)
@@ -130,7 +131,7 @@ def _over_batch(
     return found.unsqueeze(0) if options.get("keepdim") else found
 
 
-def _over_ragged(op: Any, name: str, tensor: Any, dim: Any, rest: Any, options: Any) -> Any:
+def _over_ragged(op: Any, name: str, tensor: Tensor, dim: Any, rest: Any, options: Any) -> Any:
     if name not in NEUTRAL:
         raise NotImplementedError(
             f"[{name}] not implemented along the ragged dimension of nested tensors\n"
@@ -142,7 +143,7 @@ def _over_ragged(op: Any, name: str, tensor: Any, dim: Any, rest: Any, options: 
     return _at(name, dense, dim, rest, options, op)
 
 
-def _mean(tensor: Any, rest: Any, options: Any) -> Any:
+def _mean(tensor: Tensor, rest: Any, options: Any) -> Any:
     r, kind = tensor._ragged_idx, options.get("dtype") or (rest[0] if rest else None)
     kept = bool(options.get("keepdim"))
     if kind is None and not (tensor.is_floating_point() or tensor.is_complex()):
@@ -157,7 +158,7 @@ def _mean(tensor: Any, rest: Any, options: Any) -> Any:
     return found if kept else found.squeeze(r)
 
 
-def _without_holes(tensor: Any) -> Any:
+def _without_holes(tensor: Tensor) -> Any:
     with importing:
         from flambeau.nested.geometry import contiguous
 

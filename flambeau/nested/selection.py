@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import flambeau as torch
+from flambeau.core.tensors import Tensor
 from flambeau.nested.ragged import Ragged
 from flambeau.nested.tensor import JaggedTensor, NestedTensor, jagged, refuse
 
 
-def masked_select(input: Any, mask: Any) -> Any:  # noqa: A002 - PyTorch's name
+def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """Of every sample (a vector) the elements where its mask is True: (B, n) -> (B, fewer).
 
     Raises:
@@ -38,11 +39,8 @@ def masked_select(input: Any, mask: Any) -> Any:  # noqa: A002 - PyTorch's name
 
 
 def index_put(
-    input: Any,  # noqa: A002 - PyTorch's name
-    indices: Sequence[Any],
-    values: Any,
-    accumulate: bool = False,
-) -> Any:
+    input: Tensor, indices: Sequence[Any], values: Any, accumulate: bool = False
+) -> Tensor:
     """The tensor with *values* at the places that index tensors, one per dimension, name.
 
     An index of the ragged dimension counts from the begin of its sample, a negative one from its
@@ -57,18 +55,15 @@ def index_put(
 
 
 def index_put_(
-    input: Any,  # noqa: A002 - PyTorch's name
-    indices: Sequence[Any],
-    values: Any,
-    accumulate: bool = False,
-) -> Any:
+    input: Tensor, indices: Sequence[Any], values: Any, accumulate: bool = False
+) -> Tensor:
     """`index_put` that writes to the tensor."""
     _check_target(input, values)
     input._kept.index_put_(_places(input, indices), values, accumulate)
     return input
 
 
-def _check_target(target: Any, values: Any) -> None:
+def _check_target(target: Tensor, values: Any) -> None:
     if not isinstance(target, JaggedTensor) or isinstance(values, NestedTensor):
         raise ValueError(
             "[index_put] expected a jagged nested tensor, and dense values\n"
@@ -76,7 +71,7 @@ def _check_target(target: Any, values: Any) -> None:
         )
 
 
-def _places(tensor: Any, indices: Sequence[Any]) -> list[Any]:
+def _places(tensor: Tensor, indices: Sequence[Any]) -> list[Any]:
     """Index tensors of the values for those of a nested tensor."""
     r, ragged = tensor._ragged_idx, tensor._ragged
     if not all(isinstance(x, torch.Tensor) for x in indices):

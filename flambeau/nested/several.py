@@ -14,6 +14,7 @@ from typing import Any
 import flambeau as torch
 from flambeau.autograd.composite import mapped
 from flambeau.autograd.composition import Rule, described
+from flambeau.core.tensors import Tensor
 from flambeau.ir.lock import importing
 from flambeau.nested import pointwise
 from flambeau.nested.attention import attention
@@ -64,7 +65,7 @@ def call(function: Rule, op: Rule, *args: Any, **kwargs: Any) -> Any:
     )
 
 
-def _joins_first(name: str, tensor: Any, args: Any, kwargs: Any) -> bool:
+def _joins_first(name: str, tensor: Tensor, args: Any, kwargs: Any) -> bool:
     """Whether `flatten` takes the first dimension of samples, which a jagged tensor keeps."""
     start = kwargs.get("start_dim", args[1] if len(args) > 1 else 0)
     return name == "flatten" and start % tensor.dim() < 2
@@ -90,7 +91,7 @@ def _elementwise(op: Any, name: str, operands: Any, args: Any, kwargs: Any) -> A
     return pointwise.wrapped(pattern, result)
 
 
-def _products(op: Any, operands: Any) -> Any:
+def _products(op: Any, operands: Any) -> Tensor:
     a, b = operands
     if len(a._shapes) != len(b._shapes):
         refuse(op.__name__, "batches of different sizes", "one matrix per matrix")
@@ -99,17 +100,17 @@ def _products(op: Any, operands: Any) -> Any:
 
 
 # ------------------------------------------------------------------------------ as jagged
-def _varying(x: Any) -> list[int]:
+def _varying(x: Tensor) -> list[int]:
     """The dimensions of samples in which they differ."""
     return [d for d, sizes in enumerate(zip(*x._shapes, strict=True)) if len(set(sizes)) > 1]
 
 
-def _is_rows(x: Any) -> bool:
+def _is_rows(x: Tensor) -> bool:
     """Whether samples differ in at most one dimension: then they are a jagged tensor's."""
     return bool(x._shapes) and bool(x._shapes[0]) and len(_varying(x)) <= 1
 
 
-def to_jagged(x: Any, known: dict[tuple[int, ...], Ragged], dim: int = 0) -> Any:
+def to_jagged(x: Tensor, known: dict[tuple[int, ...], Ragged], dim: int = 0) -> Tensor:
     """The same samples as a jagged tensor: a view, where they differ in their first dimension.
 
     Args:
@@ -126,7 +127,7 @@ def to_jagged(x: Any, known: dict[tuple[int, ...], Ragged], dim: int = 0) -> Any
     return jagged(x._kept.view(sum(counts), *x._shapes[0][1:]), known[counts])
 
 
-def from_jagged(x: Any) -> Any:
+def from_jagged(x: Tensor) -> Tensor:
     """A jagged tensor in the layout `torch.strided`; a view where samples lie behind each other."""
     if x._ragged_idx == 1 and x.is_contiguous():
         return strided(x._kept.reshape(-1), x._shapes_of_parts())
@@ -155,7 +156,7 @@ def _again(result: Any) -> Any:
 
 
 # ------------------------------------------------------------------------------ per sample
-def _per_sample(op: Any, name: str, tensor: Any, args: Any, kwargs: Any) -> Any:
+def _per_sample(op: Any, name: str, tensor: Tensor, args: Any, kwargs: Any) -> Tensor:
     """An operator on every sample; its dimensions count the batch."""
     ndim, arguments, options = tensor.dim(), list(args), dict(kwargs)
     for at in DIMS.get(name, ()):
@@ -183,7 +184,7 @@ def _shifted(name: str, dim: int, ndim: int) -> int:
     return dim % ndim - 1
 
 
-def _cat(tensors: Sequence[Any], dim: int = 0) -> Any:
+def _cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     if dim == 0 and all(isinstance(x, NestedTensor) for x in tensors):
         return strided_of([part for x in tensors for part in x._parts()])
     if all(isinstance(x, StridedTensor) and _is_rows(x) for x in tensors):
@@ -195,13 +196,13 @@ def _cat(tensors: Sequence[Any], dim: int = 0) -> Any:
     return refuse("cat", "nested tensors of layout torch.strided are joined along dim 0", "cat(0)")
 
 
-def _unbind(input: Any, dim: int = 0) -> Any:  # noqa: A002
+def _unbind(input: Tensor, dim: int = 0) -> Any:
     if dim % input.dim() != 0:
         refuse("unbind", "unbind(): only supported for NestedTensor on dim=0", "unbind()")
     return input._parts()
 
 
-def _select(input: Any, dim: int, index: int) -> Any:  # noqa: A002
+def _select(input: Tensor, dim: int, index: int) -> Tensor:
     d = dim % input.dim()
     if d == 0:
         return input._parts()[index]

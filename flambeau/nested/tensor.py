@@ -69,7 +69,7 @@ class NestedTensor(Wrapper):
 
         return to_padded_tensor(self, padding, output_size, out)
 
-    def _values_of_gradient(self, gradient: Any) -> Any:
+    def _values_of_gradient(self, gradient: Tensor) -> Any:
         if not isinstance(gradient, NestedTensor) or not self._same_form(gradient):
             raise RuntimeError(
                 "[backward] a gradient does not fit its nested tensor\n"
@@ -88,7 +88,7 @@ class NestedTensor(Wrapper):
     def _only_element(self) -> Any:
         return torch.cat([p.reshape(-1) for p in self._parts()]).item()
 
-    def masked_select(self, mask: Any, *, out: Any = None) -> Any:
+    def masked_select(self, mask: Tensor, *, out: Any = None) -> Tensor:
         """Of every sample (a vector) the elements where a nested mask is True."""
         with importing:
             from flambeau.nested.dispatch import refuse as not_implemented
@@ -140,7 +140,7 @@ class JaggedTensor(NestedTensor):
         """`torch.jagged`."""
         return torch.jagged
 
-    def _like(self, values: Any) -> Any:
+    def _like(self, values: Any) -> Tensor:
         return jagged(values, self._ragged, self._ragged_idx)
 
     def _same_form(self, other: Any) -> bool:
@@ -234,7 +234,7 @@ class JaggedTensor(NestedTensor):
                          ragged._shortest, ragged._longest, leaf)  # fmt: skip
 
 
-def jagged(values: Any, ragged: Ragged, dim: int = 1) -> Any:
+def jagged(values: Any, ragged: Ragged, dim: int = 1) -> Tensor:
     """A jagged tensor of parts that fit.
 
     Args:
@@ -255,7 +255,7 @@ def rebuild(
     shortest: int | None,
     longest: int | None,
     requires_grad: bool,
-) -> Any:
+) -> Tensor:
     """What unpickling calls."""
     from flambeau.nested.construct import nested_tensor_from_jagged
 
@@ -269,7 +269,7 @@ class StridedTensor(NestedTensor):
 
     _shapes: tuple[tuple[int, ...], ...]
 
-    def _like(self, values: Any) -> Any:
+    def _like(self, values: Any) -> Tensor:
         return strided(values, self._shapes)
 
     def _same_form(self, other: Any) -> bool:
@@ -344,7 +344,7 @@ class StridedTensor(NestedTensor):
         return rebuild_strided, (self._kept.detach(), self._shapes, leaf)
 
 
-def strided(values: Any, shapes: Sequence[Sequence[int]]) -> Any:
+def strided(values: Any, shapes: Sequence[Sequence[int]]) -> Tensor:
     """A nested tensor of layout `torch.strided`: elements (n,) and shapes that fit."""
     ndim = len(shapes[0]) if shapes else 0
     made = hollow(StridedTensor, values.dtype, (len(shapes), *(0,) * ndim))
@@ -352,7 +352,7 @@ def strided(values: Any, shapes: Sequence[Sequence[int]]) -> Any:
     return made
 
 
-def rebuild_strided(values: Any, shapes: Any, requires_grad: bool) -> Any:
+def rebuild_strided(values: Any, shapes: Any, requires_grad: bool) -> Tensor:
     """What unpickling calls."""
     return strided(values, shapes).requires_grad_(requires_grad)
 

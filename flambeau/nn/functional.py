@@ -19,6 +19,9 @@ from flambeau.nn.messages import problem
 from flambeau.ops.linear.scaled_products import ScalingType, SwizzleType  # noqa: F401 - their home is here
 from flambeau.runtime import missing as _missing
 
+if TYPE_CHECKING:
+    from flambeau._core import Tensor
+
 if TYPE_CHECKING:  # the type stubs know the class by another home
     from flambeau._core import Tensor
 
@@ -239,8 +242,8 @@ def instance_norm(
     input: Any,
     running_mean: Any = None,
     running_var: Any = None,
-    weight: Any = None,
-    bias: Any = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     use_input_stats: bool = True,
     momentum: float = 0.1,
     eps: float = 1e-5,

@@ -12,6 +12,7 @@ from typing import Any
 
 import flambeau as torch
 from flambeau import _core
+from flambeau._core import Tensor
 from flambeau.nn.messages import problem
 
 _NAME = "multi_head_attention_forward"
@@ -88,7 +89,9 @@ def canonical_mask(
     return torch.zeros_like(mask, dtype=target_type).masked_fill_(mask, float("-inf"))
 
 
-def _in_projection_packed(q: Any, k: Any, v: Any, w: Any, b: Any = None) -> tuple[Any, Any, Any]:
+def _in_projection_packed(
+    q: Any, k: Any, v: Any, w: Tensor, b: Tensor | None = None
+) -> tuple[Any, Any, Any]:
     """One matrix holds the three projections; equal inputs share a product."""
     from flambeau.nn.functional import linear
 
@@ -122,7 +125,7 @@ def _in_projection(
     return linear(q, w_q, b_q), linear(k, w_k, b_k), linear(v, w_v, b_v)
 
 
-def _none_or_dtype(input: Any) -> Any:  # noqa: A002 - PyTorch's name
+def _none_or_dtype(input: Any) -> Any:
     """The dtype of a tensor; None of None."""
     return None if input is None else input.dtype
 
@@ -204,14 +207,14 @@ def multi_head_attention_forward(
     value: Any,
     embed_dim_to_check: int,
     num_heads: int,
-    in_proj_weight: Any,
-    in_proj_bias: Any,
-    bias_k: Any,
-    bias_v: Any,
+    in_proj_weight: Tensor,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
     add_zero_attn: bool,
     dropout_p: float,
-    out_proj_weight: Any,
-    out_proj_bias: Any,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
     training: bool = True,
     key_padding_mask: Any = None,
     need_weights: bool = True,
@@ -280,7 +283,9 @@ def _prepare_masks(
     return attn_mask, key_padding_mask, False
 
 
-def _project(inputs: tuple[Any, Any, Any], weight: Any, bias: Any, separate: Any) -> Any:
+def _project(
+    inputs: tuple[Any, Any, Any], weight: Tensor, bias: Tensor | None, separate: Any
+) -> Any:
     query, key, value = inputs
     if separate is None:
         _check(

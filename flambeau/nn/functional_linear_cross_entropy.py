@@ -61,7 +61,7 @@ def _is_ratio(method: str) -> bool:
 
 
 def linear_cross_entropy(
-    input: Any,  # noqa: A002
+    input: Any,
     linear_weight: Any,
     target: Any,
     *,

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flambeau import _core
+from flambeau._core import Tensor
 from flambeau.nn import functional as F  # noqa: N812
 from flambeau.nn.messages import problem
 from flambeau.nn.modules.recurrence import CELLS, State, StateWeight, run_layers
@@ -80,11 +81,7 @@ def _weights(
 def _define_layer(name: str) -> Any:
     mode, what, gates, _ = _KINDS[name]
 
-    def function(
-        input: Any,  # noqa: A002
-        *arguments: Any,
-        **named: Any,
-    ) -> Any:
+    def function(input: Any, *arguments: Any, **named: Any) -> Any:
         return _layer(name, mode, input, *arguments, **named)
 
     function.__name__ = function.__qualname__ = name
@@ -117,12 +114,12 @@ def _define_cell(name: str) -> Any:
     mode, what, gates, value = _KINDS[name]
 
     def function(
-        input: Any,  # noqa: A002
+        input: Any,
         hx: Any,
-        w_ih: Any,
-        w_hh: Any,
-        b_ih: Any = None,
-        b_hh: Any = None,
+        w_ih: Tensor,
+        w_hh: Tensor,
+        b_ih: Tensor | None = None,
+        b_hh: Tensor | None = None,
     ) -> Any:
         states: State = tuple(hx) if name == "lstm" else (hx,)
         projected = F.linear(input, w_ih, b_ih)

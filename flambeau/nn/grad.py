@@ -103,7 +103,7 @@ def _input_function(count: int) -> Any:
 
 def _weight_function(count: int) -> Any:
     def gradient(
-        input: Any,  # noqa: A002 - PyTorch's name
+        input: Any,
         weight_size: Sequence[int],
         grad_output: Any,
         stride: Any = 1,

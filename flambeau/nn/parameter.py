@@ -54,7 +54,7 @@ class Parameter(Tensor, metaclass=_Marked):
 
     __torch_function__ = _core._disabled_torch_function
 
-    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
+    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Tensor:
         """An alias of `data` that is a parameter."""
         if data is None:
             data = _core.tensor_empty((0,))
@@ -75,7 +75,7 @@ class Parameter(Tensor, metaclass=_Marked):
         marked._is_param = True
         return marked
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         """The values in memory of their own, without a gradient or attributes."""
         if id(self) not in memo:
             values = self.detach().clone()

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import flambeau as torch
+from flambeau.core.tensors import Tensor
 from flambeau.sparse import tensor as parts
 from flambeau.sparse.tensor import BLOCKS, make
 
 HINT = "to_sparse_coo(), or to_dense() first"
 
 
-def block_size(tensor: Any) -> tuple[int, int]:
+def block_size(tensor: Tensor) -> tuple[int, int]:
     """Sizes of a block."""
     first = parts.batch_dim(tensor) + 1
     height, width = tensor._kept.shape[first : first + 2]
@@ -39,7 +40,7 @@ def pair_of(blocksize: Any, name: str) -> tuple[int, int]:
 
 
 # ------------------------------------------------------------------------------ as hybrids
-def hybrid(tensor: Any) -> Any:
+def hybrid(tensor: Tensor) -> Tensor:
     """The matrix of blocks: a compressed tensor whose elements are the blocks."""
     first = parts.batch_dim(tensor)
     height, width = block_size(tensor)
@@ -48,7 +49,7 @@ def hybrid(tensor: Any) -> Any:
     return make(BLOCKS[tensor._kind], tensor._index, tensor._kept, size)
 
 
-def joined(tensor: Any, layout: Any, size: Sequence[int]) -> Any:
+def joined(tensor: Tensor, layout: Any, size: Sequence[int]) -> Tensor:
     """The inverse: blocks of a compressed hybrid as one matrix."""
     return make(layout, tensor._index, tensor._kept, size)
 
@@ -80,7 +81,7 @@ def merged(blocks: Any, batch: int) -> Any:
 
 
 # ------------------------------------------------------------------------------ conversions
-def of_dense(dense: Any, layout: Any, blocksize: Any, dense_dim: int) -> Any:
+def of_dense(dense: Any, layout: Any, blocksize: Any, dense_dim: int) -> Tensor:
     """A strided tensor as matrices of blocks; blocks of zeros are left out."""
     from flambeau.sparse.convert import compressed_of_dense
 
@@ -96,7 +97,7 @@ def of_dense(dense: Any, layout: Any, blocksize: Any, dense_dim: int) -> Any:
     return joined(found, layout, dense.shape)
 
 
-def of_sparse(tensor: Any, layout: Any, blocksize: Any) -> Any:
+def of_sparse(tensor: Tensor, layout: Any, blocksize: Any) -> Tensor:
     """A sparse matrix as matrix of blocks.
 
     Raises:
@@ -135,14 +136,14 @@ def of_sparse(tensor: Any, layout: Any, blocksize: Any) -> Any:
     return joined(found, layout, tensor.shape)
 
 
-def to_dense(tensor: Any) -> Any:
+def to_dense(tensor: Tensor) -> Any:
     """The strided tensor."""
     from flambeau.sparse.convert import dense
 
     return merged(dense(hybrid(tensor)), parts.batch_dim(tensor))
 
 
-def coordinates(tensor: Any) -> Any:
+def coordinates(tensor: Tensor) -> Any:
     """Places of all elements of the kept blocks, in the order of the values."""
     from flambeau.sparse.convert import coordinates as places
 
@@ -156,7 +157,7 @@ def coordinates(tensor: Any) -> Any:
     return torch.stack([*lead, row, column])
 
 
-def transpose(tensor: Any) -> Any:
+def transpose(tensor: Tensor) -> Tensor:
     """Rows and columns exchanged: BSR becomes BSC, each block is turned."""
     first = parts.batch_dim(tensor)
     size = list(tensor.shape)
@@ -166,7 +167,7 @@ def transpose(tensor: Any) -> Any:
 
 
 # ------------------------------------------------------------------------------ products
-def product(one: Any, other: Any) -> Any:
+def product(one: Tensor, other: Any) -> Any:
     """A matrix of blocks times a strided one: products of blocks, added row by row in order."""
     from flambeau.sparse.convert import coordinates as places
     from flambeau.sparse.convert import ordered_sum

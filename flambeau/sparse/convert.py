@@ -16,7 +16,7 @@ from flambeau.sparse.tensor import SparseTensor, layout_name, linear, make, unli
 
 
 # ------------------------------------------------------------------------------ coordinates
-def coordinates(tensor: Any) -> Any:
+def coordinates(tensor: Tensor) -> Any:
     """(dimensions, n) int64: places of all kept elements, batch dimensions of CSR included."""
     if tensor._kind is torch.sparse_coo:
         return tensor._index[0]
@@ -35,7 +35,7 @@ def coordinates(tensor: Any) -> Any:
     return torch.cat([unlinear(batch, batches), pair])
 
 
-def _pair(tensor: Any, along: Any, across: Any) -> list[Any]:
+def _pair(tensor: Tensor, along: Any, across: Any) -> list[Any]:
     """Rows and columns of compressed and plain indices."""
     return [along, across] if tensor._kind is torch.sparse_csr else [across, along]
 
@@ -46,7 +46,7 @@ def groups(ends: Any, total: int) -> Any:
     return marks.index_add(0, ends, torch.ones_like(ends))[:-1].cumsum(0)
 
 
-def flat_values(tensor: Any) -> Any:
+def flat_values(tensor: Tensor) -> Any:
     """Values of all kept elements, one dimension for batches and elements together."""
     first = parts.batch_dim(tensor) + (2 if tensor._kind in parts.BLOCKS else 0)
     return tensor._kept.flatten(0, first) if first else tensor._kept
@@ -60,7 +60,7 @@ def ordered_sum(keys: Any, values: Any, size: int) -> Any:
     return torch.zeros((size, *tail), dtype=values.dtype).index_add(0, keys, values)
 
 
-def coalesce(tensor: Any) -> Any:
+def coalesce(tensor: Tensor) -> Tensor:
     """Each place once, in row-major order; values of one place are added in their order."""
     if tensor._unique:
         return tensor
@@ -74,7 +74,7 @@ def coalesce(tensor: Any) -> Any:
     return make(torch.sparse_coo, (unlinear(keys, sizes),), summed, tensor.shape, True)
 
 
-def to_coordinates(tensor: Any) -> Any:
+def to_coordinates(tensor: Tensor) -> Tensor:
     """The tensor as `sparse_coo`, in the order of its values."""
     if tensor._kind is torch.sparse_coo:
         return tensor
@@ -83,7 +83,7 @@ def to_coordinates(tensor: Any) -> Any:
     return make(torch.sparse_coo, (indices,), values, tensor.shape, sorted_)
 
 
-def to_compressed(tensor: Any, layout: Any) -> Any:
+def to_compressed(tensor: Tensor, layout: Any) -> Tensor:
     """A coalesced `sparse_coo` matrix (of dense elements) as CSR or CSC."""
     if parts.sparse_dim(tensor) != 2:
         raise RuntimeError(
@@ -131,14 +131,14 @@ def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool = True) -> Te
     return dense(self)
 
 
-def dense(tensor: Any) -> Any:
+def dense(tensor: Tensor) -> Any:
     """The strided tensor of a sparse one."""
     if tensor._kind in parts.BLOCKS:
         return blocks.to_dense(tensor)
     return added(torch.zeros(tuple(tensor.shape), dtype=tensor.dtype), tensor)
 
 
-def added(base: Any, tensor: Any, inplace: bool = False) -> Any:
+def added(base: Any, tensor: Tensor, inplace: bool = False) -> Any:
     """A strided tensor plus a sparse one of its shape: only what is kept is added."""
     indices, values = coordinates(tensor), flat_values(tensor)
     if values.dtype is torch.bool:
@@ -151,7 +151,7 @@ def added(base: Any, tensor: Any, inplace: bool = False) -> Any:
     return write(tuple(indices), values.to(base.dtype), accumulate=True)
 
 
-def values_at(source: Any, pattern: Any) -> Any:
+def values_at(source: Any, pattern: Tensor) -> Any:
     """Values of a (strided or sparse) tensor at the places a sparse one keeps: its values' shape.
 
     A place that a sparse source does not keep is zero.
@@ -174,13 +174,13 @@ def values_at(source: Any, pattern: Any) -> Any:
     return torch.where(present.reshape(shape), found, torch.zeros_like(found)).reshape(kept)
 
 
-def same_places(one: Any, other: Any) -> bool:
+def same_places(one: Tensor, other: Any) -> bool:
     """Whether two sparse tensors keep the same places because they share their indices."""
     pairs = zip(one._index, other._index, strict=False)
     return one._kind is other._kind and all(a is b for a, b in pairs)
 
 
-def find(whole: Any, places: Any) -> tuple[Any, Any]:
+def find(whole: Tensor, places: Any) -> tuple[Any, Any]:
     """Positions of places in a coalesced tensor, and whether they are there."""
     sizes = parts.sparse_size(whole)
     keys, wanted = linear(whole._index[0], sizes), linear(places, sizes)
@@ -237,7 +237,7 @@ def to_sparse(
     return _from_sparse(self, target, sparse_dim, dense_dim)
 
 
-def _to_blocks(tensor: Any, target: Any, blocksize: Any, dense_dim: int | None) -> Any:
+def _to_blocks(tensor: Any, target: Any, blocksize: Any, dense_dim: int | None) -> Tensor:
     if blocksize is None:
         raise RuntimeError(
             f"[to_sparse] conversion to {target} requires blocksize\nhint: blocksize=(2, 2)"
@@ -247,7 +247,7 @@ def _to_blocks(tensor: Any, target: Any, blocksize: Any, dense_dim: int | None) 
     return blocks.of_dense(tensor, target, blocksize, dense_dim or 0)
 
 
-def _from_sparse(tensor: Any, target: Any, sparse_dim: int | None, dense_dim: int | None) -> Any:
+def _from_sparse(tensor: Tensor, target: Any, sparse_dim: int | None, dense_dim: int | None) -> Any:
     if sparse_dim is not None and sparse_dim != parts.sparse_dim(tensor):
         raise RuntimeError(
             f"[to_sparse] conversion from {layout_name(tensor)} to {parts.LAYOUT_NAMES[target]} "
@@ -270,7 +270,7 @@ def _from_sparse(tensor: Any, target: Any, sparse_dim: int | None, dense_dim: in
     return whole if target is torch.sparse_coo else to_compressed(whole, target)
 
 
-def _from_dense(tensor: Any, target: Any, sparse_dim: int | None, dense_dim: int | None) -> Any:
+def _from_dense(tensor: Any, target: Any, sparse_dim: int | None, dense_dim: int | None) -> Tensor:
     if target is not torch.sparse_coo:
         return compressed_of_dense(tensor, target, dense_dim or 0)
     ndim = tensor.dim()
@@ -301,7 +301,7 @@ def _occupied(tensor: Any, leading: int) -> Any:
     return mask.flatten(leading).any(-1) if tensor.dim() > leading else mask
 
 
-def compressed_of_dense(tensor: Any, layout: Any, dense_dim: int) -> Any:
+def compressed_of_dense(tensor: Any, layout: Any, dense_dim: int) -> Tensor:
     """A strided tensor in compressed form, its last `dense_dim` dimensions dense."""
     name = "to_" + str(layout).removeprefix("torch.")
     if tensor.dim() < 2:

@@ -14,7 +14,7 @@ def _copying(part: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
     """The function that copies what the method `part` shows."""
     name = f"{part.__name__}_copy"
 
-    def copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: A002
+    def copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
         found = part(input)
         if out is None:
             return found.clone()
@@ -37,7 +37,7 @@ indices_copy = _copying(methods.indices)
 values_copy = _copying(methods.values)
 
 
-def resize_as_sparse_(input: Tensor, the_template: Tensor) -> Tensor:  # noqa: A002
+def resize_as_sparse_(input: Tensor, the_template: Tensor) -> Tensor:
     """Gives a `sparse_coo` tensor the sizes of another one in place; nothing may be lost.
 
     Raises:
@@ -57,7 +57,7 @@ def resize_as_sparse_(input: Tensor, the_template: Tensor) -> Tensor:  # noqa: A
 
 
 def native_norm(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     p: float | None = 2,
     dim: int | tuple[int, ...] | list[int] | None = None,
     keepdim: bool = False,

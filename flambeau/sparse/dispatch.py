@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from flambeau.autograd.composition import Operator, Rule, Rules, described, operands
+from flambeau.core.tensors import Tensor
 from flambeau.sparse import blocks, convert, geometry, pointwise, products, reduce
 from flambeau.sparse.tensor import BLOCKS, SparseTensor, layout_name
 
@@ -41,7 +42,7 @@ def _on_values(operator: Operator) -> bool:
     return operator.is_pointwise and operator.definition.options.preserves_zeros
 
 
-def _refuse(name: str, tensor: Any) -> NoReturn:
+def _refuse(name: str, tensor: Tensor) -> NoReturn:
     raise NotImplementedError(
         f"[{name}] not implemented for sparse tensors ({layout_name(tensor)})\n"
         "hint: convert with to_dense(), or apply it to values()"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import flambeau as torch
+from flambeau.core.tensors import Tensor
 from flambeau.sparse import blocks, convert
 from flambeau.sparse import tensor as parts
 from flambeau.sparse.reduce import wrapped
@@ -15,7 +16,7 @@ _TURNED = {torch.sparse_csr: torch.sparse_csc, torch.sparse_csc: torch.sparse_cs
 
 
 # ------------------------------------------------------------------------------ order of dimensions
-def transpose(input: Any, dim0: int, dim1: int) -> Any:  # noqa: A002 - PyTorch's name
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions of one kind exchanged; a CSR matrix becomes CSC without any work."""
     one, two = wrapped(dim0, input.dim()), wrapped(dim1, input.dim())
     if one == two:
@@ -27,7 +28,7 @@ def transpose(input: Any, dim0: int, dim1: int) -> Any:  # noqa: A002 - PyTorch'
     return permute(input, order)
 
 
-def _transpose_compressed(tensor: Any, one: int, two: int) -> Any:
+def _transpose_compressed(tensor: Tensor, one: int, two: int) -> Tensor:
     first = parts.batch_dim(tensor)
     if {one, two} != {first, first + 1}:
         raise RuntimeError(
@@ -41,7 +42,7 @@ def _transpose_compressed(tensor: Any, one: int, two: int) -> Any:
     return make(_TURNED[tensor.layout], tensor._index, tensor._kept, size)
 
 
-def t(input: Any) -> Any:  # noqa: A002
+def t(input: Tensor) -> Any:
     """A matrix with its dimensions exchanged; vectors as they are."""
     if input.dim() > 2:
         raise RuntimeError(
@@ -51,23 +52,23 @@ def t(input: Any) -> Any:  # noqa: A002
     return input if input.dim() < 2 else transpose(input, 0, 1)
 
 
-def last_two(input: Any) -> Any:  # noqa: A002
+def last_two(input: Any) -> Any:
     """`mT`."""
     return transpose(input, -2, -1)
 
 
-def adjoint(input: Any) -> Any:  # noqa: A002
+def adjoint(input: Any) -> Any:
     """`mH`."""
     turned = transpose(input, -2, -1)
     return turned.conj_physical() if turned.is_complex() else turned
 
 
-def reversed_dims(input: Any) -> Any:  # noqa: A002
+def reversed_dims(input: Any) -> Any:
     """`T`."""
     return permute(input, list(range(input.dim()))[::-1])
 
 
-def permute(input: Any, *dims: Any) -> Any:  # noqa: A002
+def permute(input: Tensor, *dims: Any) -> Any:
     """Dimensions in another order; sparse ones stay before dense ones."""
     given = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
     order = [wrapped(d, input.dim()) for d in given]
@@ -101,7 +102,7 @@ def _position(index: int, extent: int, dim: int) -> int:
     return index % extent
 
 
-def select(input: Any, dim: int, index: int) -> Any:  # noqa: A002
+def select(input: Tensor, dim: int, index: int) -> Tensor:
     """What has this index along a dimension, without the dimension."""
     if input.dim() == 0:
         raise IndexError("[select] cannot be applied to a 0-dim tensor\nhint: it has no dimensions")
@@ -126,7 +127,7 @@ def select(input: Any, dim: int, index: int) -> Any:  # noqa: A002
     return make(torch.sparse_coo, (indices,), input._kept[mine], size, input._unique)
 
 
-def narrow(input: Any, dim: int, start: Any, length: int) -> Any:  # noqa: A002
+def narrow(input: Any, dim: int, start: Any, length: int) -> Any:
     """`narrow_copy`: `length` elements from `start` on along a dimension."""
     place = wrapped(dim, input.dim())
     extent = input.shape[place]
@@ -151,7 +152,7 @@ def narrow(input: Any, dim: int, start: Any, length: int) -> Any:  # noqa: A002
     return make(torch.sparse_coo, (indices - offset,), source._kept[mine], size, source._unique)
 
 
-def index_select(input: Any, dim: int, index: Any) -> Any:  # noqa: A002
+def index_select(input: Any, dim: int, index: Any) -> Any:
     """The slices along a dimension that `index` names, in its order."""
     if input.layout in COMPRESSED:
         refuse(input, "index_select", "convert it with to_sparse_coo()")
@@ -178,13 +179,13 @@ def index_select(input: Any, dim: int, index: Any) -> Any:  # noqa: A002
     return make(torch.sparse_coo, (torch.stack(rows),), input._kept[term], size)
 
 
-def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:  # noqa: A002
+def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:
     """All slices along a dimension."""
     place = wrapped(dim, input.dim())
     return tuple(select(input, place, k) for k in range(input.shape[place]))
 
 
-def subscript(tensor: Any, key: Any) -> Any:
+def subscript(tensor: Tensor, key: Any) -> Tensor:
     """`tensor[key]` for integers, None, Ellipsis and slices of step 1.
 
     Raises:
@@ -220,7 +221,7 @@ def _is_integer(item: Any) -> bool:
     return isinstance(item, int) and not isinstance(item, bool)
 
 
-def _sliced(tensor: Any, dim: int, item: slice) -> Any:
+def _sliced(tensor: Tensor, dim: int, item: slice) -> Any:
     start, stop, step = item.indices(tensor.shape[dim])
     if step != 1:
         if not isinstance(tensor, SparseTensor):
@@ -232,7 +233,7 @@ def _sliced(tensor: Any, dim: int, item: slice) -> Any:
 
 
 # ------------------------------------------------------------------------------ more dimensions
-def unsqueeze(input: Any, dim: int) -> Any:  # noqa: A002
+def unsqueeze(input: Any, dim: int) -> Any:
     """A dimension of size 1 more; among the sparse ones where it stands there."""
     if input.layout in COMPRESSED:
         refuse(input, "unsqueeze", "convert it with to_sparse_coo()")

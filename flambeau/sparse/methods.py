@@ -16,7 +16,7 @@ _ROWS = (torch.sparse_csr, torch.sparse_bsr)
 _COLUMNS = (torch.sparse_csc, torch.sparse_bsc)
 
 
-def _expect(tensor: Tensor, name: str, layouts: tuple[Any, ...], what: str) -> Any:
+def _expect(tensor: Tensor, name: str, layouts: tuple[Any, ...], what: str) -> Tensor:
     if tensor.layout not in layouts:
         raise RuntimeError(
             f"[{name}] expected sparse {what} tensor layout but got {layout_name(tensor)}\n"
@@ -25,14 +25,14 @@ def _expect(tensor: Tensor, name: str, layouts: tuple[Any, ...], what: str) -> A
     return tensor
 
 
-def _known(tensor: Tensor, name: str) -> Any:
+def _known(tensor: Tensor, name: str) -> Tensor:
     """A sparse tensor; PyTorch does not have the method for strided ones."""
     if not isinstance(tensor, SparseTensor):
         parts.refuse(tensor, name, "convert it with to_sparse()")
     return tensor
 
 
-def _coordinate(tensor: Tensor, name: str) -> Any:
+def _coordinate(tensor: Tensor, name: str) -> Tensor:
     return _expect(tensor, name, (torch.sparse_coo,), "coordinate")
 
 
@@ -58,7 +58,7 @@ def is_coalesced(self: Tensor) -> bool:
     return bool(_coordinate(self, "is_coalesced")._unique)
 
 
-def _known_unique(tensor: Tensor, name: str) -> Any:
+def _known_unique(tensor: Tensor, name: str) -> Tensor:
     if not _coordinate(tensor, name)._unique:
         raise RuntimeError(
             f"[{name}] Cannot get {name} on an uncoalesced tensor, please call .coalesce() first\n"

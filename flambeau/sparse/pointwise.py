@@ -12,6 +12,7 @@ from typing import Any
 import flambeau as torch
 from flambeau.autograd.composite import mapped
 from flambeau.autograd.composition import Rule, described
+from flambeau.core.tensors import Tensor
 from flambeau.sparse import blocks, convert
 from flambeau.sparse import tensor as parts
 from flambeau.sparse.tensor import SparseTensor, like, make
@@ -19,7 +20,7 @@ from flambeau.sparse.tensor import SparseTensor, like, make
 Scalar = (bool, int, float, complex)
 
 
-def on_values(op: Rule, name: str, args: Any, kwargs: Any) -> Any:
+def on_values(op: Rule, name: str, args: Any, kwargs: Any) -> Tensor:
     """An operator of one operand; an operator that is not linear needs each place once.
 
     A conversion keeps duplicates, and returns a tensor that has the dtype already.
@@ -35,7 +36,7 @@ def on_values(op: Rule, name: str, args: Any, kwargs: Any) -> Any:
     return mapped(lambda values: like(whole, values), result)
 
 
-def _settled(tensor: Any) -> Any:
+def _settled(tensor: Tensor) -> Any:
     """Each place once: what is not linear needs the sums."""
     return convert.coalesce(tensor) if tensor._kind is torch.sparse_coo else tensor
 
@@ -50,7 +51,7 @@ def is_scalar(value: Any) -> bool:
 
 
 # ------------------------------------------------------------------------------ sums
-def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:  # noqa: A002 - PyTorch's name
+def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """Sums: of sparse tensors of one layout, and of a strided tensor with a sparse one."""
     if not isinstance(other, SparseTensor):
         if isinstance(input, SparseTensor) and input._kind is not torch.sparse_coo:
@@ -105,12 +106,12 @@ def _check_same_size(name: str, one: Any, other: Any) -> None:
         )
 
 
-def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:  # noqa: A002
+def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """Differences; see `add`."""
     return add(input, other, alpha=-alpha)
 
 
-def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:  # noqa: A002
+def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """other - alpha * input."""
     return sub(other, input, alpha=alpha)
 
@@ -129,7 +130,7 @@ def sub_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
 
 
 # ------------------------------------------------------------------------------ products
-def mul(input: Any, other: Any) -> Any:  # noqa: A002
+def mul(input: Tensor, other: Any) -> Tensor:
     """Products with a number, a strided tensor, or a sparse tensor of the same shape."""
     if is_scalar(other):
         return like(input, input._kept * other)
@@ -147,7 +148,7 @@ def mul(input: Any, other: Any) -> Any:  # noqa: A002
     return like(sparse, sparse._kept * factor)
 
 
-def _intersection(input: Any, other: Any) -> Any:  # noqa: A002
+def _intersection(input: Any, other: Any) -> Any:
     _check_same_size("mul", input, other)
     if convert.same_places(input, other) and input._unique and other._unique:
         return like(input, input._kept * other._kept)
@@ -165,28 +166,28 @@ def _intersection(input: Any, other: Any) -> Any:  # noqa: A002
     return found if input._kind is torch.sparse_coo else found.to_sparse(layout=input._kind)
 
 
-def mul_(self: Any, other: Any) -> Any:
+def mul_(self: Any, other: Any) -> Tensor:
     """Products in place."""
     if isinstance(self, SparseTensor):
         return parts.take_over(self, mul(self, other))
     return self.mul_(convert.dense(other))
 
 
-def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:  # noqa: A002
+def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
     """Quotients by a number or a strided tensor without dimensions."""
     _check_divisor(input, other)
     whole = input if rounding_mode is None else _settled(input)
     return like(whole, torch.div(whole._kept, other, rounding_mode=rounding_mode))
 
 
-def floor_divide(input: Any, other: Any) -> Any:  # noqa: A002
+def floor_divide(input: Any, other: Any) -> Any:
     """Quotients rounded down, by a number or a strided tensor without dimensions."""
     _check_divisor(input, other)
     whole = _settled(input)
     return like(whole, torch.floor_divide(whole._kept, other))
 
 
-def _check_divisor(input: Any, other: Any) -> None:  # noqa: A002
+def _check_divisor(input: Any, other: Any) -> None:
     if isinstance(input, SparseTensor) and is_scalar(other):
         return
     if not isinstance(input, SparseTensor):
@@ -197,7 +198,7 @@ def _check_divisor(input: Any, other: Any) -> None:  # noqa: A002
     )
 
 
-def power(input: Any, exponent: Any) -> Any:  # noqa: A002
+def power(input: Any, exponent: Any) -> Any:
     """Powers; the exponent is a number that is not zero."""
     if not isinstance(input, SparseTensor) or isinstance(exponent, SparseTensor):
         parts.refuse(exponent, "pow", "only exponents that are numbers keep zeros")
@@ -223,14 +224,14 @@ def to(self: Any, *args: Any, **kwargs: Any) -> Any:
     return self if moved is self._kept else like(self, moved)
 
 
-def clone(input: Any, *, memory_format: Any = None) -> Any:  # noqa: A002
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy with memory of its own."""
     del memory_format
     index = tuple(part.clone() for part in input._index)
     return make(input._kind, index, input._kept.clone(), input.shape, input._unique)
 
 
-def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
+def copy_(self: Any, src: Tensor, non_blocking: bool = False) -> Tensor:
     """Takes what another sparse tensor of the same layout keeps."""
     del non_blocking
     if not (isinstance(self, SparseTensor) and isinstance(src, SparseTensor)):
@@ -242,12 +243,12 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     return parts.take_over(self, clone(source.to(self.dtype)))
 
 
-def zero_(self: Any) -> Any:
+def zero_(self: Any) -> Tensor:
     """Keeps nothing (`sparse_coo`), or zeros at the same places."""
     return parts.take_over(self, zeros_like(self))
 
 
-def zeros_like(input: Any, *, dtype: Any = None, **options: Any) -> Any:  # noqa: A002
+def zeros_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
     """A tensor of these sizes and layout that keeps nothing."""
     del options
     kind = dtype or input.dtype

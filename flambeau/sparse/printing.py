@@ -6,6 +6,7 @@ from typing import Any
 
 import flambeau as torch
 from flambeau.core import printing
+from flambeau.core.tensors import Tensor
 from flambeau.sparse.tensor import count
 
 PREFIX = "tensor("
@@ -18,7 +19,7 @@ NAMES = {
 }
 
 
-def text(tensor: Any) -> str:
+def text(tensor: Tensor) -> str:
     """Indices and values, then what a dense tensor notes, sizes and layout."""
     indent = len(PREFIX)
     parts = [

@@ -15,7 +15,7 @@ from flambeau.sparse import tensor as parts
 from flambeau.sparse.tensor import SparseTensor, make, refuse
 
 
-def _check_matrix(name: str, sparse: Any) -> None:
+def _check_matrix(name: str, sparse: Tensor) -> None:
     if sparse.dim() != 2 or parts.dense_dim(sparse) or parts.batch_dim(sparse):
         raise RuntimeError(
             f"[{name}] expected a sparse matrix, got {sparse.dim()} dimensions of which "
@@ -69,14 +69,14 @@ def product(name: str, one: Any, other: Any) -> Any:
     return base.index_add(1, column, terms)
 
 
-def _sparse_dense(one: Any, other: Any) -> Any:
+def _sparse_dense(one: Tensor, other: Any) -> Any:
     if one._kind in parts.BLOCKS:
         return blocks.product(one, other)
     row, column = convert.coordinates(one)
     return convert.ordered_sum(row, one._kept.unsqueeze(1) * other[column], one.shape[0])
 
 
-def _sparse_sparse(one: Any, other: Any) -> Any:
+def _sparse_sparse(one: Tensor, other: Any) -> Any:
     """Every kept element of `one` meets the row of `other` that its column names."""
     left = convert.coalesce(convert.to_coordinates(one))
     right = convert.coalesce(convert.to_coordinates(other))
@@ -146,12 +146,7 @@ def mm(sparse: Tensor, dense: Tensor, reduce: str = "sum") -> Tensor:
 
 
 def addmm(
-    input: Tensor,  # noqa: A002 - PyTorch's name
-    mat1: Tensor,
-    mat2: Tensor,
-    *,
-    beta: float = 1,
-    alpha: float = 1,
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2), `mat1` or `mat2` sparse.
 
@@ -175,19 +170,12 @@ def _is_one(factor: Any) -> bool:
     return isinstance(factor, (int, float)) and factor == 1
 
 
-def addmv(
-    input: Tensor,  # noqa: A002
-    mat: Tensor,
-    vec: Tensor,
-    *,
-    beta: float = 1,
-    alpha: float = 1,
-) -> Tensor:
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec)."""
     return input * beta + mv(mat, vec) * alpha
 
 
-def matmul(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
+def matmul(input: Tensor, other: Tensor) -> Tensor:
     """Products of matrices, vectors, and (see `bmm`) batches of matrices."""
     if input.dim() == 2 and other.dim() == 1:
         return mv(input, other)
@@ -201,14 +189,14 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
     return product("matmul", input, other)
 
 
-def mv(input: Tensor, vec: Tensor) -> Tensor:  # noqa: A002
+def mv(input: Tensor, vec: Tensor) -> Tensor:
     """A sparse matrix times a strided vector."""
     if vec.dim() != 1:
         raise RuntimeError(f"[mv] vector expected, got {vec.dim()} dimensions\nhint: use mm")
     return product("mv", input, vec.unsqueeze(1)).squeeze(1)
 
 
-def bmm(input: Tensor, mat2: Tensor) -> Tensor:  # noqa: A002
+def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """A batch of products: `sparse_coo` (b, n, m) with strided (b, m, p)."""
     if isinstance(mat2, SparseTensor) or not isinstance(input, SparseTensor):
         raise RuntimeError("[bmm] Tensor 'mat2' must be dense\nhint: mat2.to_dense()")
@@ -226,14 +214,14 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:  # noqa: A002
     return rows.reshape(input.shape[0], input.shape[1], mat2.shape[2])
 
 
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:  # noqa: A002
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias with a sparse weight."""
     found = matmul(input, weight.t())
     return found if bias is None else found + bias
 
 
 def sampled_addmm(
-    input: Tensor,  # noqa: A002
+    input: Tensor,
     mat1: Tensor,
     mat2: Tensor,
     *,
@@ -275,7 +263,7 @@ def sampled_addmm(
 
 
 # ------------------------------------------------------------------------------ sparse results
-def smm(input: Tensor, mat2: Tensor) -> Tensor:  # noqa: A002
+def smm(input: Tensor, mat2: Tensor) -> Tensor:
     """The product of a sparse and a strided matrix as a `sparse_coo` matrix.
 
     Raises:
@@ -316,12 +304,7 @@ def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
 
 
 def sspaddmm(
-    input: Tensor,  # noqa: A002
-    mat1: Tensor,
-    mat2: Tensor,
-    *,
-    beta: float = 1,
-    alpha: float = 1,
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2): sparse, of sparse `input` and `mat1`.
 

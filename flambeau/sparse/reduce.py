@@ -28,9 +28,7 @@ def wrapped(dim: int, ndim: int) -> int:
 
 
 def sum(  # noqa: A001 - PyTorch's name
-    input: Tensor,  # noqa: A002
-    dim: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    input: Tensor, dim: int | Sequence[int] | None = None, dtype: Any = None
 ) -> Tensor:
     """The sum of a `sparse_coo` tensor's elements, over all or some dimensions.
 
@@ -84,13 +82,7 @@ def _summed(tensor: Any, values: Any, dims: set[int]) -> Any:
     return convert.coalesce(total)
 
 
-def sum_of(
-    input: Tensor,  # noqa: A002
-    dim: Any = None,
-    keepdim: bool = False,
-    *,
-    dtype: Any = None,
-) -> Tensor:
+def sum_of(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """`torch.sum` of a sparse tensor."""
     if dim is None or (not isinstance(dim, int) and not tuple(dim)):
         return input._kept.sum(dtype=dtype)
@@ -107,7 +99,7 @@ def sum_of(
     return whole.to_sparse(layout=input.layout)
 
 
-def _with_dims(found: Any, input: Any, dim: Any) -> Any:  # noqa: A002
+def _with_dims(found: Any, input: Any, dim: Any) -> Any:
     given = (dim,) if isinstance(dim, int) else tuple(dim)
     for d in sorted(wrapped(d, input.dim()) for d in given):
         found = found.unsqueeze(d)
@@ -115,11 +107,7 @@ def _with_dims(found: Any, input: Any, dim: Any) -> Any:  # noqa: A002
 
 
 def norm(
-    input: Tensor,  # noqa: A002
-    p: Any = "fro",
-    dim: Any = None,
-    keepdim: bool = False,
-    dtype: Any = None,
+    input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
 ) -> Tensor:
     """`torch.norm` of all elements of a `sparse_coo` tensor."""
     if dim is not None or keepdim:
@@ -128,7 +116,7 @@ def norm(
     return torch.norm(whole._kept.reshape(-1), 2 if p in ("fro", None) else p, dtype=dtype)
 
 
-def any_of(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:  # noqa: A002
+def any_of(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """`torch.any` of all elements."""
     if dim is not None or keepdim:
         refuse(input, "any(dim=...)")
@@ -137,7 +125,7 @@ def any_of(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:  # 
 
 
 # ------------------------------------------------------------------------------ softmax
-def softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:  # noqa: A002
+def softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """Softmax along `dim` of a `sparse_coo` tensor: what is not kept counts as -inf.
 
     Args:
@@ -166,7 +154,7 @@ def softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:  # noqa: A
     return parts.like(tensor, weights / total[group])
 
 
-def log_softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:  # noqa: A002
+def log_softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """The logarithm of `torch.sparse.softmax`.
 
     Args:
@@ -187,7 +175,7 @@ def log_softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:  # noq
     return parts.like(tensor, shifted - total.log()[group])
 
 
-def _prepared(name: str, input: Any, dim: int, dtype: Any) -> tuple[Any, int]:  # noqa: A002
+def _prepared(name: str, input: Any, dim: int, dtype: Any) -> tuple[Any, int]:
     if input.layout is not torch.sparse_coo:
         refuse(input, f"sparse.{name}", "convert it with to_sparse_coo()")
     tensor = convert.coalesce(input)

@@ -81,10 +81,10 @@ class SparseTensor(Composite):
         return self._kind is torch.sparse_csr
 
     # ------------------------------------------------------------------ gradients: the values'
-    def _like(self, values: Any) -> Any:
+    def _like(self, values: Any) -> Tensor:
         return like(self, values)
 
-    def _values_of_gradient(self, gradient: Any) -> Any:
+    def _values_of_gradient(self, gradient: Tensor) -> Any:
         """The gradient of the values that a gradient of the tensor means."""
         from flambeau.sparse.convert import values_at
 
@@ -95,7 +95,7 @@ class SparseTensor(Composite):
             )
         return values_at(gradient, self)
 
-    def _overwrite(self, source: Any) -> Tensor:
+    def _overwrite(self, source: Tensor) -> Tensor:
         if isinstance(self, SparseTensor):
             return take_over(self, source)
         dense = source.to_dense() if isinstance(source, SparseTensor) else source
@@ -191,7 +191,7 @@ class SparseTensor(Composite):
 # ------------------------------------------------------------------------------ making them
 def make(
     layout: Any, index: Sequence[Any], values: Any, size: Sequence[int], unique: bool = False
-) -> Any:
+) -> Tensor:
     """A sparse tensor of parts that fit.
 
     Args:
@@ -206,7 +206,7 @@ def make(
     return made
 
 
-def fill(target: Any, layout: Any, index: Sequence[Any], values: Any, unique: bool) -> None:
+def fill(target: Tensor, layout: Any, index: Sequence[Any], values: Any, unique: bool) -> None:
     """Gives a sparse tensor its parts."""
     target._kind = layout
     target._index = tuple(index)
@@ -214,17 +214,17 @@ def fill(target: Any, layout: Any, index: Sequence[Any], values: Any, unique: bo
     target._unique = unique or layout is not torch.sparse_coo or values.shape[0] < 2
 
 
-def like(pattern: Any, values: Any) -> Any:
+def like(pattern: Tensor, values: Any) -> Tensor:
     """Other values at the places of a sparse tensor."""
     size = (*pattern.shape[: pattern.dim() - dense_dim(pattern)], *_tail(pattern, values))
     return make(pattern._kind, pattern._index, values, size, pattern._unique)
 
 
-def _tail(pattern: Any, values: Any) -> tuple[int, ...]:
+def _tail(pattern: Tensor, values: Any) -> tuple[int, ...]:
     return tuple(values.shape[_first_dense(pattern) :])
 
 
-def take_over(target: Any, source: Any) -> Any:
+def take_over(target: Tensor, source: Tensor) -> Tensor:
     """An in-place operator: `target` becomes `source`, its dtype and sizes included.
 
     Raises:
@@ -258,7 +258,7 @@ def rebuild(
     size: tuple[int, ...],
     unique: bool,
     requires_grad: bool,
-) -> Any:
+) -> Tensor:
     """What unpickling and `load` call: a tensor of checked parts."""
     from flambeau.sparse.invariants import check
 
@@ -268,38 +268,38 @@ def rebuild(
 
 
 # ------------------------------------------------------------------------------ sizes
-def batch_dim(tensor: Any) -> int:
+def batch_dim(tensor: Tensor) -> int:
     """Number of batch dimensions; none of `sparse_coo`."""
     return 0 if tensor._kind is torch.sparse_coo else int(tensor._index[0].dim()) - 1
 
 
-def sparse_dim(tensor: Any) -> int:
+def sparse_dim(tensor: Tensor) -> int:
     """Number of sparse dimensions."""
     return int(tensor._index[0].shape[0]) if tensor._kind is torch.sparse_coo else 2
 
 
-def dense_dim(tensor: Any) -> int:
+def dense_dim(tensor: Tensor) -> int:
     """Number of dense dimensions: those every kept element has for itself."""
     return int(tensor._kept.dim()) - _first_dense(tensor)
 
 
-def _first_dense(tensor: Any) -> int:
+def _first_dense(tensor: Tensor) -> int:
     """Number of dimensions of the values that are no dense ones: batches, elements, blocks."""
     return batch_dim(tensor) + (3 if tensor._kind in BLOCKS else 1)
 
 
-def count(tensor: Any) -> int:
+def count(tensor: Tensor) -> int:
     """Number of kept elements (per batch)."""
     return int(tensor._kept.shape[batch_dim(tensor)])
 
 
-def sparse_size(tensor: Any) -> tuple[int, ...]:
+def sparse_size(tensor: Tensor) -> tuple[int, ...]:
     """Sizes of the sparse dimensions."""
     first = batch_dim(tensor)
     return tuple(tensor.shape[first : first + sparse_dim(tensor)])
 
 
-def dense_size(tensor: Any) -> tuple[int, ...]:
+def dense_size(tensor: Tensor) -> tuple[int, ...]:
     """Sizes of the dense dimensions."""
     return tuple(tensor._kept.shape[_first_dense(tensor) :])
 

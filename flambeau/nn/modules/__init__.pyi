@@ -196,6 +196,7 @@ from flambeau.nn.modules import distance as distance
 from flambeau.nn.modules import dropout as dropout
 from flambeau.nn.modules import flatten as flatten
 from flambeau.nn.modules import fold as fold
+from flambeau.nn.modules import function as function
 from flambeau.nn.modules import hooks as hooks
 from flambeau.nn.modules import instancenorm as instancenorm
 from flambeau.nn.modules import lazy as lazy

@@ -20,12 +20,7 @@ class CrossMapLRN2d(Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        input: Any,  # noqa: A002
-        size: int,
-        alpha: float = 1e-4,
-        beta: float = 0.75,
-        k: float = 1,
+        ctx: Any, input: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1
     ) -> Any:
         """`F.local_response_norm`.
 
@@ -58,7 +53,7 @@ class SyncBatchNorm:
 
     @staticmethod
     def apply(
-        input: Any,  # noqa: A002
+        input: Any,
         weight: Any,
         bias: Any,
         running_mean: Any,

@@ -105,7 +105,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             for layer in cluster:
                 layer.reset_parameters()
 
-    def _check(self, input: Any, target: Any) -> None:  # noqa: A002
+    def _check(self, input: Any, target: Any) -> None:
         text = ""
         if target.dim() == 1 and (input.dim() != 2 or input.shape[0] != target.shape[0]):
             text = "input is (N, in_features) for (N) targets"
@@ -145,7 +145,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         output = found.squeeze(0) if single else found
         return _ASMoutput(output, -output.mean())
 
-    def log_prob(self, input: Any) -> Any:  # noqa: A002
+    def log_prob(self, input: Any) -> Any:
         """(N, n_classes): the log probability of every class."""
         return self._all(input, self.head(input))
 
@@ -157,7 +157,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             parts.append(inside + head[:, self.shortlist_size + i].unsqueeze(1))
         return torch.cat(parts, 1)
 
-    def predict(self, input: Any) -> Any:  # noqa: A002
+    def predict(self, input: Any) -> Any:
         """(N): the most probable class of each sample; clusters are asked where they win."""
         scores = self.head(input)
         found = scores.argmax(dim=1)

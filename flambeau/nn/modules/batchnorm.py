@@ -75,7 +75,7 @@ class _NormBase(Module):
             if self.bias is not None:
                 init.zeros_(self.bias)
 
-    def _check_input_dim(self, input: Any) -> None:  # noqa: A002
+    def _check_input_dim(self, input: Any) -> None:
         raise NotImplementedError(problem(type(self).__name__, "no input check", "define one"))
 
     def extra_repr(self) -> str:
@@ -110,7 +110,7 @@ class _NormBase(Module):
 class _BatchNorm(_NormBase):
     """(x - mean) / sqrt(var + eps) * weight + bias per channel, over batch and positions."""
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Any) -> Any:
         """Normalises; when training it updates the running statistics."""
         self._check_input_dim(input)
         factor = 0.0 if self.momentum is None else self.momentum
@@ -132,7 +132,7 @@ class _BatchNorm(_NormBase):
         )
 
 
-def _expect(module: Module, input: Any, allowed: tuple[int, ...]) -> None:  # noqa: A002
+def _expect(module: Module, input: Any, allowed: tuple[int, ...]) -> None:
     if input.dim() not in allowed:
         names = " or ".join(f"{d}D" for d in allowed)
         text = f"expected {names} input (got {input.dim()}D input)"
@@ -154,7 +154,7 @@ class BatchNorm1d(_BatchNorm):
         torch.Size([2, 4, 9])
     """
 
-    def _check_input_dim(self, input: Any) -> None:  # noqa: A002
+    def _check_input_dim(self, input: Any) -> None:
         _expect(self, input, (2, 3))
 
 
@@ -166,7 +166,7 @@ class BatchNorm2d(_BatchNorm):
         torch.Size([2, 4, 9, 9])
     """
 
-    def _check_input_dim(self, input: Any) -> None:  # noqa: A002
+    def _check_input_dim(self, input: Any) -> None:
         _expect(self, input, (4,))
 
 
@@ -178,7 +178,7 @@ class BatchNorm3d(_BatchNorm):
         torch.Size([2, 4, 5, 5, 5])
     """
 
-    def _check_input_dim(self, input: Any) -> None:  # noqa: A002
+    def _check_input_dim(self, input: Any) -> None:
         _expect(self, input, (5,))
 
 
@@ -217,11 +217,11 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
         if self.num_features != 0 and not self.has_uninitialized_params():
             super().reset_parameters()
 
-    def _features(self, input: Any) -> int:  # noqa: A002
+    def _features(self, input: Any) -> int:
         """The channels of an input."""
         return int(input.shape[1])
 
-    def initialize_parameters(self, input: Any) -> None:  # noqa: A002
+    def initialize_parameters(self, input: Any) -> None:
         """Takes `num_features` from an input; what was loaded keeps its values."""
         self._check_input_dim(input)
         loaded = not self.has_uninitialized_params()
@@ -298,7 +298,7 @@ class SyncBatchNorm(_BatchNorm):
         )
         self.process_group = process_group
 
-    def _check_input_dim(self, input: Any) -> None:  # noqa: A002
+    def _check_input_dim(self, input: Any) -> None:
         if input.dim() < 2:
             text = f"expected at least 2D input (got {input.dim()}D input)"
             raise ValueError(problem("SyncBatchNorm", text, "a batch and channels come first"))

@@ -24,7 +24,7 @@ class ChannelShuffle(Module):
         super().__init__()
         self.groups = groups
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Any) -> Any:
         """`F.channel_shuffle`."""
         return F.channel_shuffle(input, self.groups)
 

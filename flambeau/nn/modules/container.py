@@ -90,7 +90,7 @@ class Sequential(_Numbered):
             for position, module in enumerate(args):
                 self.add_module(str(position), module)
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Any) -> Any:
         """Calls each module with the result of the one before."""
         for module in self._modules.values():
             input = module(input)  # noqa: A001
@@ -481,7 +481,7 @@ class ParameterDict(Module):
             raise TypeError(problem("ParameterDict", text, "use str(key)"))
         return key
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key: str) -> Tensor:
         return getattr(self, self._name(key))
 
     def __setitem__(self, key: str, value: Any) -> None:
@@ -534,7 +534,7 @@ class ParameterDict(Module):
         for key in list(self._keys):
             del self[key]
 
-    def pop(self, key: str) -> Any:
+    def pop(self, key: str) -> Tensor:
         """Removes a key and returns its value."""
         value = self[key]
         del self[key]
@@ -580,7 +580,7 @@ class ParameterDict(Module):
         """One line per value."""
         return "\n".join(_describe(key, value, typename) for key, value in self.items())
 
-    def __call__(self, input: Any = None) -> Any:  # noqa: A002
+    def __call__(self, input: Any = None) -> Any:
         """Raises RuntimeError: a dictionary of parameters is no layer."""
         raise RuntimeError(
             problem("ParameterDict", "ParameterDict should not be called.", "index it")

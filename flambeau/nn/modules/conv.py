@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import flambeau as torch
+from flambeau._core import Tensor
 from flambeau.nn import functional as F  # noqa: N812
 from flambeau.nn import init
 from flambeau.nn.messages import problem
@@ -178,11 +179,11 @@ class _Conv(_ConvNd):
             {"device": device, "dtype": dtype},
         )
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Any) -> Any:
         """The convolution of the input with the weight."""
         return self._conv_forward(input, self.weight, self.bias)
 
-    def _conv_forward(self, input: Any, weight: Any, bias: Any) -> Any:  # noqa: A002
+    def _conv_forward(self, input: Any, weight: Tensor, bias: Tensor) -> Any:
         convolve = (F.conv1d, F.conv2d, F.conv3d)[self._ndim - 1]
         padding = self.padding
         if self.padding_mode != "zeros":
@@ -261,7 +262,7 @@ class _ConvTransposeNd(_ConvNd):
             {"device": device, "dtype": dtype},
         )
 
-    def _output_padding(self, input: Any, output_size: Any) -> Any:  # noqa: A002
+    def _output_padding(self, input: Any, output_size: Any) -> Any:
         """The output padding that gives a wanted output size."""
         if output_size is None:
             return self.output_padding
@@ -293,7 +294,7 @@ class _ConvTransposeNd(_ConvNd):
             raise ValueError(problem("conv_transpose", text, "choose a size in that range"))
         return [size - low for size, low in zip(wanted, smallest)]
 
-    def forward(self, input: Any, output_size: Any = None) -> Any:  # noqa: A002
+    def forward(self, input: Any, output_size: Any = None) -> Any:
         """The transposed convolution; `output_size` chooses among the sizes a stride allows."""
         convolve = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[self._ndim - 1]
         padding = self._output_padding(input, output_size)
@@ -358,7 +359,7 @@ class _LazyConvXdMixin(LazyModuleMixin, _ConvNd):
         if self.in_channels != 0 and not self.has_uninitialized_params():
             super().reset_parameters()
 
-    def _input_channels(self, input: Any) -> int:  # noqa: A002
+    def _input_channels(self, input: Any) -> int:
         """The channels of a batched or unbatched input."""
         unbatched = self._ndim + 1
         if input.dim() not in (unbatched, unbatched + 1):
@@ -369,11 +370,7 @@ class _LazyConvXdMixin(LazyModuleMixin, _ConvNd):
             raise RuntimeError(problem("conv", text, "reshape the input"))
         return int(input.shape[input.dim() - unbatched])
 
-    def initialize_parameters(
-        self,
-        input: Any,  # noqa: A002
-        output_size: Any = None,
-    ) -> None:
+    def initialize_parameters(self, input: Any, output_size: Any = None) -> None:
         """Takes `in_channels` from an input and draws the weights that were not loaded.
 
         Raises:

@@ -44,7 +44,7 @@ class Dropout(_DropoutNd):
         tensor([1., 1.])
     """
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Any) -> Any:
         """`F.dropout` when training."""
         if not self.training:
             return input
@@ -59,7 +59,7 @@ class Dropout1d(_DropoutNd):
         torch.Size([2, 4, 9])
     """
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Any) -> Any:
         """`F.dropout1d`."""
         return F.dropout1d(input, self.p, self.training, self.inplace)
 
@@ -72,7 +72,7 @@ class Dropout2d(_DropoutNd):
         torch.Size([2, 4, 9, 9])
     """
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Any) -> Any:
         """`F.dropout2d`."""
         return F.dropout2d(input, self.p, self.training, self.inplace)
 
@@ -85,7 +85,7 @@ class Dropout3d(_DropoutNd):
         torch.Size([2, 4, 5, 5, 5])
     """
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Any) -> Any:
         """`F.dropout3d`."""
         return F.dropout3d(input, self.p, self.training, self.inplace)
 
@@ -98,7 +98,7 @@ class AlphaDropout(_DropoutNd):
         tensor([1., 1.])
     """
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Any) -> Any:
         """`F.alpha_dropout`."""
         return F.alpha_dropout(input, self.p, self.training)
 
@@ -111,6 +111,6 @@ class FeatureAlphaDropout(_DropoutNd):
         torch.Size([1, 2, 3])
     """
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Any) -> Any:
         """`F.feature_alpha_dropout`."""
         return F.feature_alpha_dropout(input, self.p, self.training)

@@ -25,7 +25,7 @@ class Flatten(Module):
         self.start_dim = start_dim
         self.end_dim = end_dim
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Any) -> Any:
         """`input.flatten(start_dim, end_dim)`."""
         return input.flatten(self.start_dim, self.end_dim)
 
@@ -76,7 +76,7 @@ class Unflatten(Module):
                 )
                 raise TypeError(problem("Unflatten", text, "give ints"))
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Any) -> Any:
         """`input.unflatten(dim, unflattened_size)`."""
         return input.unflatten(self.dim, self.unflattened_size)
 

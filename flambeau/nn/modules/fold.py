@@ -32,7 +32,7 @@ class Unfold(Module):
         self.padding = padding
         self.stride = stride
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Any) -> Any:
         """`F.unfold`."""
         return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
 
@@ -73,7 +73,7 @@ class Fold(Module):
         self.padding = padding
         self.stride = stride
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Any) -> Any:
         """`F.fold`."""
         return F.fold(
             input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride

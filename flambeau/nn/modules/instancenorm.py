@@ -36,13 +36,13 @@ class _InstanceNorm(_NormBase):
             num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias
         )
 
-    def _check_input_dim(self, input: Any) -> None:  # noqa: A002
+    def _check_input_dim(self, input: Any) -> None:
         allowed = (self._unbatched, self._unbatched + 1)
         if input.dim() not in allowed:
             text = f"expected {allowed[0]}D or {allowed[1]}D input (got {input.dim()}D input)"
             raise ValueError(problem(type(self).__name__, text, "reshape the input"))
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Any) -> Any:
         """Normalises; a missing batch dimension is added and removed again."""
         self._check_input_dim(input)
         channel = input.dim() - self._unbatched
@@ -61,7 +61,7 @@ class _InstanceNorm(_NormBase):
             return self._normalise(input.unsqueeze(0)).squeeze(0)
         return self._normalise(input)
 
-    def _normalise(self, input: Any) -> Any:  # noqa: A002
+    def _normalise(self, input: Any) -> Any:
         return F.instance_norm(
             input,
             self.running_mean,
@@ -117,7 +117,7 @@ class InstanceNorm3d(_InstanceNorm):
 class _LazyInstanceNorm(_LazyNormBase, _InstanceNorm):
     """An instance norm that learns `num_features` from its first input, batched or not."""
 
-    def _features(self, input: Any) -> int:  # noqa: A002
+    def _features(self, input: Any) -> int:
         return int(input.shape[input.dim() - self._unbatched])
 
 

@@ -27,7 +27,7 @@ class Identity(Module):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Any) -> Any:
         """The input."""
         return input
 
@@ -80,7 +80,7 @@ class Linear(Module):
             bound = 1 / math.sqrt(fan_in) if fan_in > 0 else 0
             init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Any) -> Any:
         """`F.linear(input, weight, bias)`."""
         parameters = self._parameters
         try:  # skips __getattr__; parametrized modules keep their tensors elsewhere
@@ -192,7 +192,7 @@ class LazyLinear(LazyModuleMixin, Linear):
         if self.in_features != 0 and not self.has_uninitialized_params():
             super().reset_parameters()
 
-    def initialize_parameters(self, input: Any) -> None:  # noqa: A002
+    def initialize_parameters(self, input: Any) -> None:
         """Takes `in_features` from an input and draws the weights that were not loaded.
 
         Raises:

@@ -59,7 +59,7 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         self.label_smoothing = label_smoothing
         self.options = options
 
-    def forward(self, input: Any, target: Any) -> Any:  # noqa: A002
+    def forward(self, input: Any, target: Any) -> Any:
         """`F.linear_cross_entropy`."""
         shape = (self.num_classes, *self.out_features)
         bias = self.linear.bias

@@ -86,7 +86,7 @@ def _addindent(text: str, count: int) -> str:
     return text.replace("\n", "\n" + " " * count)
 
 
-def _forward_unimplemented(self: Any, *input: Any) -> None:  # noqa: A002
+def _forward_unimplemented(self: Any, *input: Any) -> None:
     """What a call computes; every subclass defines its own."""
     raise NotImplementedError(
         problem(
@@ -171,7 +171,7 @@ class Module(Registry, State):
     def _wrapped_call_impl(self, *args: Any, **kwargs: Any) -> Any:
         return self(*args, **kwargs)
 
-    def _slow_forward(self, *input: Any, **kwargs: Any) -> Any:  # noqa: A002
+    def _slow_forward(self, *input: Any, **kwargs: Any) -> Any:
         return self.forward(*input, **kwargs)
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:

@@ -45,7 +45,7 @@ class LocalResponseNorm(Module):
         self.beta = beta
         self.k = k
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Any) -> Any:
         """`F.local_response_norm`."""
         return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
 
@@ -60,7 +60,7 @@ class CrossMapLRN2d(LocalResponseNorm):
     def __init__(self, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1) -> None:
         super().__init__(size, alpha, beta, k)
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Any) -> Any:
         """`LocalResponseNorm` of four dimensions, as one node of the graph of gradients.
 
         Raises:
@@ -115,7 +115,7 @@ class LayerNorm(Module):
             if self.bias is not None:
                 init.zeros_(self.bias)
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Any) -> Any:
         """`F.layer_norm`."""
         parameters = self._parameters
         try:  # skips __getattr__; parametrized modules keep their tensors elsewhere
@@ -231,7 +231,7 @@ class GroupNorm(Module):
             if self.bias is not None:
                 init.zeros_(self.bias)
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Any) -> Any:
         """`F.group_norm`."""
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 

@@ -24,7 +24,7 @@ class PixelShuffle(Module):
         super().__init__()
         self.upscale_factor = upscale_factor
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Any) -> Any:
         """`F.pixel_shuffle`."""
         return F.pixel_shuffle(input, self.upscale_factor)
 
@@ -47,7 +47,7 @@ class PixelUnshuffle(Module):
         super().__init__()
         self.downscale_factor = downscale_factor
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Any) -> Any:
         """`F.pixel_unshuffle`."""
         return F.pixel_unshuffle(input, self.downscale_factor)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import flambeau as torch
+from flambeau._core import Tensor
 from flambeau.language.definition import REGISTRY
 from flambeau.nn import functional as F  # noqa: N812
 
@@ -36,7 +37,7 @@ class StateWeight:
     they keep the plain product.
     """
 
-    def __init__(self, weight: Any, bias: Any, hidden_size: int = 0, steps: int = 1) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor, hidden_size: int = 0, steps: int = 1) -> None:
         """Lays out the weight where that pays."""
         self.weight, self.bias = weight, bias
         self.gates_apart = None
@@ -138,7 +139,7 @@ class _Layer(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, mode: str, reverse: bool, projected: Any, w_hh: Any, b_hh: Any, *state: Any
+        ctx: Any, mode: str, reverse: bool, projected: Any, w_hh: Tensor, b_hh: Tensor, *state: Any
     ) -> tuple[Any, ...]:
         ctx.mode, ctx.reverse = mode, reverse
         ctx.save_for_backward(projected, w_hh, b_hh, *state)

@@ -289,7 +289,7 @@ class Registry:
             raise AttributeError(problem(op, f"`{name}` is not {kind}", "see state_dict()"))
         return getattr(owner, name)
 
-    def get_parameter(self, target: str) -> Any:
+    def get_parameter(self, target: str) -> Tensor:
         """The parameter at a dotted path.
 
         Raises:

@@ -157,7 +157,7 @@ class RNNBase(Module):
         return text + (f", bidirectional={self.bidirectional}" if self.bidirectional else "")
 
     # ------------------------------------------------------------------------ checks
-    def check_input(self, input: Any, batch_sizes: Any) -> None:  # noqa: A002
+    def check_input(self, input: Any, batch_sizes: Any) -> None:
         """The input's dimensions and width."""
         expected = 2 if batch_sizes is not None else 3
         if input.dim() != expected:
@@ -170,7 +170,7 @@ class RNNBase(Module):
             )
             raise RuntimeError(problem(self.mode, text, "change input_size"))
 
-    def get_expected_hidden_size(self, input: Any, batch_sizes: Any) -> tuple[int, int, int]:  # noqa: A002
+    def get_expected_hidden_size(self, input: Any, batch_sizes: Any) -> tuple[int, int, int]:
         """Shape of the hidden state."""
         if batch_sizes is not None:
             batch = int(batch_sizes[0])
@@ -190,7 +190,7 @@ class RNNBase(Module):
             text = msg.format(expected_hidden_size, list(hx.size()))
             raise RuntimeError(problem(self.mode, text, "(layers * directions, N, hidden)"))
 
-    def check_forward_args(self, input: Any, hidden: Any, batch_sizes: Any) -> None:  # noqa: A002
+    def check_forward_args(self, input: Any, hidden: Any, batch_sizes: Any) -> None:
         """Input and state."""
         self.check_input(input, batch_sizes)
         self.check_hidden_size(hidden, self.get_expected_hidden_size(input, batch_sizes))
@@ -213,12 +213,12 @@ class RNNBase(Module):
             return function(data, batch_sizes, hx, weights, *settings)
         return function(data, hx, weights, *settings, self.batch_first)
 
-    def _unpack_input(self, input: Any) -> tuple[Any, Any, Any, Any]:  # noqa: A002
+    def _unpack_input(self, input: Any) -> tuple[Any, Any, Any, Any]:
         if isinstance(input, PackedSequence):
             return input.data, input.batch_sizes, input.sorted_indices, input.unsorted_indices
         return input, None, None, None
 
-    def _forward(self, input: Any, states: Any, count: int) -> Any:  # noqa: A002
+    def _forward(self, input: Any, states: Any, count: int) -> Any:
         """Common path; `states` is a tuple of `count` tensors or None."""
         data, batch_sizes, order, back = self._unpack_input(input)
         batched = batch_sizes is not None or self._check_dims(data)
@@ -298,7 +298,7 @@ class RNN(RNNBase):
             raise ValueError(problem("RNN", text, "nonlinearity='tanh'"))
         super().__init__(modes[self.nonlinearity], *args, **kwargs)
 
-    def forward(self, input: Any, hx: Any = None) -> Any:  # noqa: A002
+    def forward(self, input: Any, hx: Any = None) -> Any:
         """(output of the last layer, last state of each layer)."""
         return self._forward(input, None if hx is None else (hx,), 1)
 
@@ -315,7 +315,7 @@ class GRU(RNNBase):
         _no_projection("GRU", kwargs)
         super().__init__("GRU", *args, **kwargs)
 
-    def forward(self, input: Any, hx: Any = None) -> Any:  # noqa: A002
+    def forward(self, input: Any, hx: Any = None) -> Any:
         """(output of the last layer, last state of each layer)."""
         return self._forward(input, None if hx is None else (hx,), 1)
 
@@ -332,12 +332,12 @@ class LSTM(RNNBase):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__("LSTM", *args, **kwargs)
 
-    def get_expected_cell_size(self, input: Any, batch_sizes: Any) -> tuple[int, int, int]:  # noqa: A002
+    def get_expected_cell_size(self, input: Any, batch_sizes: Any) -> tuple[int, int, int]:
         """Shape of the cell state."""
         layers, batch, _ = self.get_expected_hidden_size(input, batch_sizes)
         return layers, batch, self.hidden_size
 
-    def check_forward_args(self, input: Any, hidden: Any, batch_sizes: Any) -> None:  # noqa: A002
+    def check_forward_args(self, input: Any, hidden: Any, batch_sizes: Any) -> None:
         """Input and both states."""
         self.check_input(input, batch_sizes)
         self.check_hidden_size(
@@ -361,7 +361,7 @@ class LSTM(RNNBase):
         cell = (shape[0], shape[1], self.hidden_size)
         return self._zero_state(data, shape), self._zero_state(data, cell)
 
-    def forward(self, input: Any, hx: Any = None) -> Any:  # noqa: A002
+    def forward(self, input: Any, hx: Any = None) -> Any:
         """(output of the last layer, (hidden state, cell state) of each layer)."""
         return self._forward(input, None if hx is None else tuple(hx), 2)
 
@@ -413,7 +413,7 @@ class RNNCellBase(Module):
             text += f", nonlinearity={self.nonlinearity}"
         return text
 
-    def _step(self, mode: str, input: Any, states: tuple[Any, ...]) -> tuple[Any, ...]:  # noqa: A002
+    def _step(self, mode: str, input: Any, states: tuple[Any, ...]) -> tuple[Any, ...]:
         name = type(self).__name__
         if input.dim() not in (1, 2):
             text = f"{name}: Expected input to be 1D or 2D, got {input.dim()}D instead"
@@ -462,7 +462,7 @@ class RNNCell(RNNCellBase):
         super().__init__(input_size, hidden_size, bias, 1, device, dtype)
         self.nonlinearity = nonlinearity
 
-    def forward(self, input: Any, hx: Any = None) -> Any:  # noqa: A002
+    def forward(self, input: Any, hx: Any = None) -> Any:
         """The next state."""
         modes = {"tanh": "RNN_TANH", "relu": "RNN_RELU"}
         if self.nonlinearity not in modes:
@@ -489,7 +489,7 @@ class LSTMCell(RNNCellBase):
     ) -> None:
         super().__init__(input_size, hidden_size, bias, 4, device, dtype)
 
-    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:  # noqa: A002
+    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
         """(hidden, cell) after the step."""
         return self._step("LSTM", input, (None, None) if hx is None else tuple(hx))  # type: ignore[return-value]
 
@@ -512,6 +512,6 @@ class GRUCell(RNNCellBase):
     ) -> None:
         super().__init__(input_size, hidden_size, bias, 3, device, dtype)
 
-    def forward(self, input: Any, hx: Any = None) -> Any:  # noqa: A002
+    def forward(self, input: Any, hx: Any = None) -> Any:
         """The next state."""
         return self._step("GRU", input, (hx,))[0]

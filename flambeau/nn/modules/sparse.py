@@ -89,7 +89,7 @@ class Embedding(Module):
             with no_grad():
                 self.weight[self.padding_idx].fill_(0)
 
-    def forward(self, input: Any) -> Any:  # noqa: A002
+    def forward(self, input: Any) -> Any:
         """Rows of the table."""
         if self.max_norm is None and not (self.scale_grad_by_freq or self.sparse):
             return F.embedding(input, self.weight, self.padding_idx)
@@ -212,7 +212,7 @@ class EmbeddingBag(Module):
             with no_grad():
                 self.weight[self.padding_idx].fill_(0)
 
-    def forward(self, input: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:  # noqa: A002
+    def forward(self, input: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
         """One vector per bag."""
         bag = getattr(F, "embedding_bag", None)
         if bag is None:

@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import flambeau as torch
+from flambeau._core import Tensor
 from flambeau.nn.messages import problem
 from flambeau.nn.parameter import Parameter
 
@@ -38,13 +39,13 @@ def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
 
 
 def fuse_conv_bn_weights(
-    conv_w: Any,
-    conv_b: Any,
+    conv_w: Tensor,
+    conv_b: Tensor,
     bn_rm: Any,
     bn_rv: Any,
     bn_eps: float,
-    bn_w: Any,
-    bn_b: Any,
+    bn_w: Tensor,
+    bn_b: Tensor,
     transpose: bool = False,
 ) -> tuple[Any, Any]:
     """Weight and bias of the fused convolution."""
@@ -78,13 +79,13 @@ def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
 
 
 def fuse_linear_bn_weights(
-    linear_w: Any,
-    linear_b: Any,
+    linear_w: Tensor,
+    linear_b: Tensor,
     bn_rm: Any,
     bn_rv: Any,
     bn_eps: float,
-    bn_w: Any,
-    bn_b: Any,
+    bn_w: Tensor,
+    bn_b: Tensor,
 ) -> tuple[Any, Any]:
     """Weight and bias of the fused linear layer."""
     linear_b = torch.zeros_like(bn_rm) if linear_b is None else linear_b

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import flambeau as torch
+from flambeau._core import Tensor
 from flambeau.autograd import no_grad
 from flambeau.nn import functional as F  # noqa: N812
 from flambeau.nn.messages import problem
@@ -18,7 +19,7 @@ from flambeau.nn.utils import parametrize
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
 
-def norm_except_dim(v: Any, dim: int) -> Any:
+def norm_except_dim(v: Tensor, dim: int) -> Any:
     """2-norms over all dimensions but `dim`, kept as 1; one number when `dim` is -1."""
     if dim == -1:
         return (v * v).sum().sqrt()
@@ -26,7 +27,7 @@ def norm_except_dim(v: Any, dim: int) -> Any:
     return (v * v).sum(others, keepdim=True).sqrt()
 
 
-def normed_weight(v: Any, g: Any, dim: int) -> Any:
+def normed_weight(v: Tensor, g: Tensor, dim: int) -> Any:
     """`v * (g / norm)`: one operator where the dimension is an outer one, as in PyTorch."""
     if dim in (0, v.dim() - 1):
         return torch._weight_norm(v, g, dim)
@@ -40,11 +41,11 @@ class _WeightNorm(Module):
         super().__init__()
         self.dim = -1 if dim is None else dim
 
-    def forward(self, weight_g: Any, weight_v: Any) -> Any:
+    def forward(self, weight_g: Tensor, weight_v: Tensor) -> Any:
         """The weight of norm g and direction v."""
         return normed_weight(weight_v, weight_g, self.dim)
 
-    def right_inverse(self, weight: Any) -> tuple[Any, Any]:
+    def right_inverse(self, weight: Tensor) -> tuple[Any, Any]:
         """Norm and direction of a weight."""
         return norm_except_dim(weight, self.dim), weight
 
@@ -63,7 +64,7 @@ class _SpectralNorm(Module):
     """The weight divided by its largest singular value, found by power iteration."""
 
     def __init__(
-        self, weight: Any, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12
+        self, weight: Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12
     ) -> None:
         super().__init__()
         ndim = weight.ndim
@@ -98,7 +99,7 @@ class _SpectralNorm(Module):
                 self._u.copy_(F.normalize(torch.mv(matrix, self._v), dim=0, eps=self.eps))
                 self._v.copy_(F.normalize(torch.mv(matrix.t(), self._u), dim=0, eps=self.eps))
 
-    def forward(self, weight: Any) -> Any:
+    def forward(self, weight: Tensor) -> Any:
         """The divided weight; in training the singular vectors are improved first."""
         if weight.ndim == 1:
             return F.normalize(weight, dim=0, eps=self.eps)
@@ -108,7 +109,7 @@ class _SpectralNorm(Module):
         u, v = self._u.clone(), self._v.clone()
         return weight / torch.dot(u, torch.mv(matrix, v))
 
-    def right_inverse(self, value: Any) -> Any:
+    def right_inverse(self, value: Any) -> Tensor:
         """The value itself."""
         return value
 
@@ -146,7 +147,7 @@ def _orthogonal_factor(matrix: Any) -> Any:
     return q * reflectors.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
 
 
-def _is_orthogonal(matrix: Any) -> bool:
+def _is_orthogonal(matrix: Tensor) -> bool:
     rows, columns = matrix.size(-2), matrix.size(-1)
     if rows < columns:
         matrix = matrix.mT
@@ -166,7 +167,7 @@ class _Orthogonal(Module):
 
     base: Any
 
-    def __init__(self, weight: Any, orthogonal_map: str, *, use_trivialization: bool) -> None:
+    def __init__(self, weight: Tensor, orthogonal_map: str, *, use_trivialization: bool) -> None:
         super().__init__()
         if weight.is_complex() and orthogonal_map == "householder":
             text = "The householder parametrization does not support complex tensors."
@@ -176,7 +177,7 @@ class _Orthogonal(Module):
         if use_trivialization:
             self.register_buffer("base", None)
 
-    def forward(self, X: Any) -> Any:  # noqa: N803
+    def forward(self, X: Tensor) -> Any:  # noqa: N803
         """The orthogonal matrix."""
         wide = X.size(-2) < X.size(-1)
         X = X.mT if wide else X  # noqa: N806
@@ -208,7 +209,7 @@ class _Orthogonal(Module):
         return q[..., :columns]
 
     @no_grad()
-    def right_inverse(self, Q: Any) -> Any:  # noqa: N803
+    def right_inverse(self, Q: Tensor) -> Any:  # noqa: N803
         """A matrix that `forward` maps to Q, or to its orthogonal factor."""
         if Q.shape != self.shape:
             text = f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of "

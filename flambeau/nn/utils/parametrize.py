@@ -43,7 +43,7 @@ def cached() -> Iterator[None]:
             _Cache.values = {}
 
 
-def _check_same(before: Any, after: Any, unsafe: bool) -> None:
+def _check_same(before: Tensor, after: Any, unsafe: bool) -> None:
     if unsafe:
         return
     for name in ("dtype", "shape"):
@@ -69,7 +69,7 @@ class ParametrizationList(ModuleList):
     original: Any
     unsafe: bool
 
-    def __init__(self, modules: Sequence[Any], original: Any, unsafe: bool = False) -> None:
+    def __init__(self, modules: Sequence[Any], original: Tensor, unsafe: bool = False) -> None:
         if len(modules) == 0:
             text = "ParametrizationList requires one or more modules."
             raise ValueError(problem("ParametrizationList", text, "give at least one"))
@@ -97,7 +97,7 @@ class ParametrizationList(ModuleList):
             with no_grad():
                 _check_same(original, self(), unsafe)
 
-    def _keep(self, name: str, tensor: Any, original: Any) -> None:
+    def _keep(self, name: str, tensor: Any, original: Tensor) -> None:
         if isinstance(original, Parameter):
             if not isinstance(tensor, Parameter):
                 tensor = Parameter(tensor.detach(), requires_grad=tensor.is_floating_point())

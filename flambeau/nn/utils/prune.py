@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import flambeau as torch
+from flambeau._core import Tensor
 from flambeau.nn.messages import problem
 from flambeau.nn.parameter import Parameter
 
@@ -280,7 +281,7 @@ class LnStructured(BasePruningMethod):
         _check_amount(amount)
         self.amount, self.n, self.dim = amount, n, dim
 
-    def compute_mask(self, t: Any, default_mask: Any) -> Any:
+    def compute_mask(self, t: Tensor, default_mask: Any) -> Any:
         """Zero in slices of the smallest norm."""
         _check_structured(t, self.dim)
         channels = t.shape[self.dim]
@@ -317,7 +318,7 @@ class CustomFromMask(BasePruningMethod):
     def __init__(self, mask: Any) -> None:
         self.mask = mask
 
-    def compute_mask(self, t: Any, default_mask: Any) -> Any:
+    def compute_mask(self, t: Tensor, default_mask: Any) -> Any:
         """Both masks."""
         if default_mask.shape != self.mask.shape:
             text = f"masks of shapes {tuple(default_mask.shape)} and {tuple(self.mask.shape)}"
@@ -345,7 +346,7 @@ def _checked_count(amount: Any, size: int) -> int:
     return int(amount)
 
 
-def _check_structured(t: Any, dim: int) -> None:
+def _check_structured(t: Tensor, dim: int) -> None:
     if t.dim() <= 1:
         text = "Structured pruning can only be applied to multidimensional tensors. Found tensor "
         text += f"of shape {tuple(t.shape)} with {t.dim()} dims"
@@ -355,7 +356,7 @@ def _check_structured(t: Any, dim: int) -> None:
         raise IndexError(problem("prune", text, "an existing dimension"))
 
 
-def _slices(t: Any, dim: int, kept: Any) -> Any:
+def _slices(t: Tensor, dim: int, kept: Any) -> Any:
     """A mask of the shape of `t` that is one in some slices."""
     shape = [1] * t.dim()
     shape[dim] = -1

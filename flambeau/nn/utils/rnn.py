@@ -110,10 +110,7 @@ def _lengths(lengths: Any) -> Any:
 
 
 def pack_padded_sequence(
-    input: Any,  # noqa: A002
-    lengths: Any,
-    batch_first: bool = False,
-    enforce_sorted: bool = True,
+    input: Any, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
     """Packs a padded batch.
 
