@@ -18,8 +18,8 @@ import flambeau as torch
 import flambeau.nn.functional as F
 from bench.harness import geometric_mean
 from flambeau.compiler import machine, targets
-from flambeau.compiler.codegen.c.kernels.c_micro import Micro
 from flambeau.compiler.schedule import convolution_blocking, product_cut
+from flambeau.compiler.templates.tile import Tile
 from flambeau.driver import autotune
 from flambeau.ir.template_product import VECTORS
 from flambeau.runtime import settings
@@ -122,9 +122,9 @@ def main() -> None:
         for row in found.values()
     ]
     print(f"geometric mean of default / best: {geometric_mean(behind):.3f}, most {max(behind):.2f}")
-    micro = Micro.of("f32", targets.current())
+    slab_row = 4 * Tile.of("f32", targets.current()).columns
     models = {
-        gradient: asdict(convolution_blocking.model(micro, machine.current(), gradient))
+        gradient: asdict(convolution_blocking.model(slab_row, machine.current(), gradient))
         for gradient in (False, True)
     }
     record = {

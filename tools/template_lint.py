@@ -32,7 +32,7 @@ FORMATTER = Path(sys.executable).with_name("clang-format")
 
 def misformatted(fix: bool) -> Iterator[str]:
     """Names of files that clang-format would change; `fix` changes them."""
-    for path in sorted(FOLDER.glob(f"*{SUFFIX}")):
+    for path in sorted(FOLDER.rglob(f"*{SUFFIX}")):
         text = path.read_text()
         command = [str(FORMATTER), f"--assume-filename={ROOT / path.stem}"]
         formatted = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
@@ -45,7 +45,8 @@ def misformatted(fix: bool) -> Iterator[str]:
 def unit(template: Template[Any], target: Target) -> str:
     """A translation unit of all samples of a template."""
     kernels = []
-    for number, settings in enumerate(template.samples()):
+    suited = (settings for settings in template.samples() if settings.suits(target))
+    for number, settings in enumerate(suited):
         kernel = template.interface(settings, target).kernel(template.name, settings)
         kernels.append((f"sample_{number}", print_kernel(kernel, target)))
     return render(kernels, target)

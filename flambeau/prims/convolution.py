@@ -13,8 +13,8 @@ the strides make them ambiguous. With groups, channels o and c belong to one gro
 The sums run over (channel, kernel position) in chains of 64, or over (sample, place) in chunks as
 those of products, the last index fastest; places outside of x count as zeros of the sum. With the
 attribute `method` "winograd" (3 x 3 taps side by side, enough channels) results are computed by
-squares of 2 x 2 places, as `codegen/c/kernels/c_winograd_text.py` tells. Sums of bfloat16 numbers
-that were cast may be taken by pairs, `codegen/c/kernels/c_convolution_pairs.py`.
+squares of 2 x 2 places, and sums of bfloat16 numbers that were cast may be taken by pairs
+(`codegen/c/kernels/c_template_convolution.py`).
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from flambeau.compiler import machine, targets
-from flambeau.compiler.codegen.c.kernels.c_micro import Micro
 from flambeau.compiler.schedule import convolution_blocking, product_cut
 from flambeau.compiler.schedule.candidates import CANDIDATES
+from flambeau.compiler.templates.tile import Tile
 from flambeau.ir.size import evaluate, symbol
 
 RECORD = json.loads((Path(__file__).parent / "records" / "autotune.json").read_text())
@@ -61,9 +61,9 @@ def test_choices_on_average() -> None:
 
 def test_the_record_is_of_the_present_models() -> None:
     """Convolutions' models look at the machine alone."""
-    micro = Micro.of("f32", targets.TARGETS[RECORD["target"]])
+    slab_row = 4 * Tile.of("f32", targets.TARGETS[RECORD["target"]]).columns
     for name, gradient in (("places", False), ("weight", True)):
-        assert asdict(convolution_blocking.model(micro, MACHINE, gradient)) == RECORD[
+        assert asdict(convolution_blocking.model(slab_row, MACHINE, gradient)) == RECORD[
             "convolution"][name]  # fmt: skip
 
 

@@ -255,8 +255,74 @@ def attention_cases():
     yield Attention("f32", (1, 1, 1, 600, 140, 8, 8), dropout=True, backward=True)
 
 
+# ------------------------------------------------------------------------------- convolutions
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """One convolution, or one of its gradients."""
+
+    op: str  # of a primitive
+    dtype: str
+    x: tuple[int, ...]
+    outer: int
+    taps: tuple[int, ...]
+    stride: int = 1
+    low: int = 1
+    groups: int = 1
+    method: str = "plain"
+    last: bool = False  # whether the channels of images are contiguous
+
+    def shapes(self):
+        spatial = zip(self.x[2:], self.taps)
+        places = [(n + 2 * self.low - k) // self.stride + 1 for n, k in spatial]
+        y = (self.x[0], self.outer, *places)
+        weight = (self.outer, self.x[1] // self.groups, *self.taps)
+        pairs = {"": (self.x, weight, y), "_input": (y, weight, self.x)}
+        return pairs.get(self.op.removeprefix("convolution"), (y, self.x, weight))
+
+    def graph(self):
+        *shapes, result = self.shapes()
+        operands = []
+        for i, shape in enumerate(shapes):
+            strides = prims.contiguous_strides(shape)
+            if self.last and shape != (self.outer, self.x[1] // self.groups, *self.taps):
+                inner = prims.contiguous_strides((shape[0], *shape[2:], shape[1]))
+                strides = (inner[0], 1, *inner[1:-1])
+            operands.append(prims.input_node(i, self.dtype, shape, strides))
+        count = len(self.taps)
+        geometry = {
+            name: (value,) * count
+            for name, value in (("stride", self.stride), ("low", self.low), ("dilation", 1))
+        }
+        choices = {"groups": self.groups, "method": self.method, "size": result[2:]}
+        value = bind(self.op, *operands, **geometry, **choices)
+        output = GraphOutput(value, prims.contiguous_strides(value.shape))
+        return Graph((), tuple(operands), (), (output,), 1)
+
+    def inputs(self):
+        return [random_bytes(self.dtype, shape, i) for i, shape in enumerate(self.shapes()[:2])]
+
+
+def convolution_cases():
+    for op in ("convolution", "convolution_input", "convolution_weight"):
+        for dtype in ("f32", "f64"):
+            yield Convolution(op, dtype, (2, 3, 13, 17), 15, (5, 5), low=2)
+            yield Convolution(op, dtype, (2, 5, 9, 19), 5, (3, 3), groups=5)
+        yield Convolution(op, "f32", (1, 17, 9, 10), 33, (3, 3), method="winograd")
+        yield Convolution(op, "f32", (2, 17, 9, 10), 33, (3, 3), method="winograd")
+        yield Convolution(op, "f32", (1, 6, 11, 12), 8, (3, 3), stride=2, groups=2)
+        yield Convolution(op, "f32", (1, 19, 7, 33), 31, (1, 1), low=0)
+        yield Convolution(op, "f32", (2, 16, 8, 9), 18, (3, 3), last=True)
+        yield Convolution(op, "f32", (2, 7, 10, 6), 7, (3, 3), stride=2, groups=7)
+        yield Convolution(op, "f32", (1, 4, 11, 9), 4, (5, 5), low=2, groups=4)
+        yield Convolution(op, "f32", (1, 3, 70, 65), 4, (3, 3))
+        yield Convolution(op, "f32", (2, 3, 40), 5, (3,))
+        yield Convolution(op, "f32", (1, 2, 4, 5, 6), 3, (3, 3, 3))
+
+
 # Family of templates -> cases. Every template has some.
-CASES = {"attention": list(attention_cases())}
+CASES = {"attention": list(attention_cases()), "convolution": list(convolution_cases())}
 
 
 def check(case):

@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from flambeau.compiler import machine
-from flambeau.compiler.codegen.c.kernels.c_micro import CHUNK, Micro
 from flambeau.compiler.machine import Machine
-from flambeau.ir.node import ITEM_SIZE
+from flambeau.ir.template_product import CHUNK
 
 FEWEST = 4  # tiles worth having, however few cores there are
 TILES_PER_CORE = 2
@@ -42,14 +41,13 @@ class Blocking:
 SUMMED = Blocking(slabs=8, rows=504, factor_rows=224, tiles=FEWEST, band=32)
 
 
-def model(micro: Micro, place: Machine, gradient_of_weight: bool) -> Blocking:
-    """The default: the windows of a tile fill an eighth of the second cache, a band of a channel
-    stays in the first one, and there are tiles for every core."""
+def model(slab_row: int, place: Machine, gradient_of_weight: bool) -> Blocking:
+    """The default, for slabs of rows of so many bytes: the windows of a tile fill an eighth of the
+    second cache, a band of a channel stays in the first one, and there are tiles for every core."""
     tiles = max(FEWEST, TILES_PER_CORE * place.cores)
     if gradient_of_weight:
         return replace(SUMMED, tiles=tiles)
-    window = CHUNK * micro.columns * ITEM_SIZE[micro.kind]
-    slabs = min(max(place.second // 8 // window, 4), 16)
+    slabs = min(max(place.second // 8 // (CHUNK * slab_row), 4), 16)
     return replace(SUMMED, slabs=slabs, rows=512, tiles=tiles)
 
 
@@ -74,9 +72,9 @@ def candidates(default: Blocking) -> dict[str, Blocking]:
 CANDIDATES = tuple(candidates(SUMMED))
 
 
-def blocking(op: str, micro: Micro, choice: str) -> Blocking:
+def blocking(op: str, slab_row: int, choice: str) -> Blocking:
     """The candidate of this name, of one of the three operations, on this machine."""
-    default = model(micro, machine.current(), op == "convolution_weight")
+    default = model(slab_row, machine.current(), op == "convolution_weight")
     return candidates(default)[choice]
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from flambeau.compiler import targets
-from flambeau.compiler.codegen.c.kernels.c_micro import CHUNK, Micro
-from flambeau.compiler.codegen.c.kernels.c_template_convolution import SIZES
+from flambeau.compiler.schedule.build import Memory
 from flambeau.compiler.schedule.calls import FLOPS_PER_NANOSECOND, Reads, RoutineCall
+from flambeau.compiler.templates import TEMPLATES
+from flambeau.compiler.templates.convolution import ConvolutionSettings
+from flambeau.compiler.templates.tile import Tile
 from flambeau.ir.geometry import Shape
-from flambeau.ir.kernel import Kernel
 from flambeau.ir.node import ITEM_SIZE, Node
 from flambeau.ir.size import Size, ceildiv, floordiv, maximum, minimum, mul, prod
+from flambeau.ir.template_product import CHUNK
+
+Sizes = dict[str, Size | Shape]
 
 
 @dataclass(frozen=True)
@@ -74,22 +77,23 @@ class Problem:
         window = prod(self.weight.space)
         return self.inner == 1 and self.groups > 1 and isinstance(window, int) and window <= CHUNK
 
-    def sizes(self, tiles: dict[str, Size]) -> list[Size]:
-        """The size arguments."""
+    def settings(self, *, gradient: bool, channels: bool) -> ConvolutionSettings:
+        """The settings of a kernel; `channels`: whether it depends on where channels are."""
+        channels_last = channels and self.has_channels_last
+        return ConvolutionSettings(self.stored, self.dtype, gradient, channels_last)
+
+    def sizes(self, **tiles: Size) -> Sizes:
+        """The size arguments, by name: those of tiles are 1 by default."""
         x, y, weight = self.x, self.y, self.weight
-        given: dict[str, Size] = {
+        return {
             "batch": x.lead[0], "groups": self.groups, "outer": self.outer, "inner": self.inner,
-            "xs_batch": x.lead_strides[0], "xs_channel": x.lead_strides[1],
-            "ys_batch": y.lead_strides[0], "ys_channel": y.lead_strides[1],
+            "x": x.space, "y": y.space, "kernel": weight.space, **self.geometry,
+            "xs_batch": x.lead_strides[0], "xs_channel": x.lead_strides[1], "xs": x.strides,
+            "ys_batch": y.lead_strides[0], "ys_channel": y.lead_strides[1], "ys": y.strides,
             "ws_outer": weight.lead_strides[0], "ws_inner": weight.lead_strides[1],
-            "part": 0, "parts": 1,
+            "ws": weight.strides, "columns": 1, "rows": 1, "column_tiles": 1, "row_tiles": 1,
+            "part": 0, "parts": 1, **tiles,
         }  # fmt: skip
-        for d in range(3):
-            given |= {f"x{d}": x.space[d], f"y{d}": y.space[d], f"kernel{d}": weight.space[d]}
-            given |= {f"xs{d}": x.strides[d], f"ys{d}": y.strides[d], f"ws{d}": weight.strides[d]}
-            given |= {f"{name}{d}": values[d] for name, values in self.geometry.items()}
-        given |= tiles
-        return [given[name] for name in SIZES]
 
 
 def problem_of(value: Node, reads: Reads) -> Problem:
@@ -113,37 +117,61 @@ def problem_of(value: Node, reads: Reads) -> Problem:
     )
 
 
-def template(dtype: str, parameters: tuple[tuple[str, str], ...], **settings: Any) -> Kernel:
-    """A kernel of the template."""
-    return Kernel(
-        form="template",
-        parameters=parameters,
-        size_count=len(SIZES),
-        scalars=(),
-        rows=(),
-        inner=1,
-        body=(),
-        template="convolution",
-        settings=tuple(sorted({"stored": dtype, "result": dtype, **settings}.items())),
-    )
+class Launch:
+    """A launch of a kernel, described step by step.
+
+    Args:
+        value: the node that is computed.
+        template: the kernel's.
+        settings: of the template.
+    """
+
+    def __init__(self, value: Node, template: str, settings: ConvolutionSettings) -> None:
+        self.call = RoutineCall(value.op)
+        self.template, self.settings = template, settings
+        self.interface = TEMPLATES[template].interface(settings, targets.current())
+        self.buffers: dict[str, tuple[Memory, Size]] = {}
+
+    def bind(self, sizes: Sizes, **extents: Size) -> RoutineCall:
+        """The launch, with its kernel, buffers, size arguments and scratch."""
+        self.call.bind(self.interface, sizes, self.buffers, extents)
+        self.call.kernel = self.interface.kernel(self.template, self.settings)
+        return self.call
 
 
-def launch(value: Node, reads: Reads, problem: Problem) -> RoutineCall:
-    """A launch with the operands and the result as its buffers."""
-    call = RoutineCall(value.op)
-    for operand, (_, offset) in zip(value.inputs, value.attribute("views"), strict=True):
+def operands(value: Node, reads: Reads, first: str, second: str) -> dict[str, tuple[Memory, Size]]:
+    """Memory and offset of the operands, by these names, and of the result."""
+    buffers = {}
+    for name, operand, (_, offset) in zip(
+        (first, second), value.inputs, value.attribute("views"), strict=True
+    ):
         place = reads(operand)
-        call.add(place.memory, mul(offset + place.offset, ITEM_SIZE[operand.dtype]))
+        start = mul(offset + place.offset, ITEM_SIZE[operand.dtype])
+        buffers[name] = place.memory, start
     place = reads(value)
-    call.add(place.memory, mul(place.offset, ITEM_SIZE[value.dtype]))
+    buffers["result"] = place.memory, mul(place.offset, ITEM_SIZE[value.dtype])
+    return buffers
+
+
+def tile_of(dtype: str) -> Tile:
+    """The tile of the micro-kernels that compute in a dtype."""
+    return Tile.of(kind_of(dtype), targets.current())
+
+
+def slab_row(dtype: str) -> int:
+    """Bytes of a row of a slab of windows."""
+    return tile_of(dtype).columns * ITEM_SIZE[kind_of(dtype)]
+
+
+def set_work(call: RoutineCall, problem: Problem) -> None:
+    """Sets the cost of the products."""
     call.work = floordiv(problem.work, FLOPS_PER_NANOSECOND)
     call.flops = mul(problem.work, 2)
-    return call
 
 
-def micro_of(dtype: str) -> Micro:
-    """The micro-kernels that compute in a dtype."""
-    return Micro.of("f64" if dtype == "f64" else "f32", targets.current())
+def kind_of(dtype: str) -> str:
+    """The dtype of sums."""
+    return "f64" if dtype == "f64" else "f32"
 
 
 def cut(total: Size, most: Size, wanted: Size, least: int, unit: int) -> tuple[Size, Size]:
@@ -156,21 +184,17 @@ def cut(total: Size, most: Size, wanted: Size, least: int, unit: int) -> tuple[S
 
 
 def packing(
-    value: Node, reads: Reads, problem: Problem, packed: tuple[str, Node], which: str
+    value: Node, reads: Reads, problem: Problem, template: str, packed: tuple[str, Node]
 ) -> RoutineCall:
-    """A launch that packs the weight, the second operand, into temporary memory."""
-    call = RoutineCall(f"{value.op}_{which}", packing=(0, 1))
-    place = reads(value.inputs[1])
-    offset = value.attribute("views")[1][1]
-    call.add(place.memory, mul(offset + place.offset, ITEM_SIZE[problem.stored]))
-    call.add(packed)
-    parameters = ((problem.stored, "r"), (packed[1].dtype, "w"))
-    gradient = value.op == "convolution_input"
-    settings = {"pass": which, "stored": problem.stored}
-    call.kernel = template(value.dtype, parameters, gradient=gradient, **settings)
-    images = ("batch", "x0", "x1", "x2", "y0", "y1", "y2")
-    strides = [f"{i}s{s}" for i in "xy" for s in ("_batch", "_channel", "0", "1", "2")]
-    unused = dict.fromkeys((*images, *strides), 0)  # a copy serves all images
-    tiles = dict.fromkeys(("columns", "rows", "column_tiles", "row_tiles"), 1)
-    call.sizes = problem.sizes({**tiles, **unused})
-    return call
+    """A launch that packs the weight, the second operand, into temporary memory: its buffer that
+    is not `weight`."""
+    settings = problem.settings(gradient=value.op == "convolution_input", channels=False)
+    launch = Launch(value, template, settings)
+    call = launch.call
+    call.name, call.packing = f"{value.op}_{template.rpartition('_')[2]}", (0, 1)
+    launch.buffers["weight"] = operands(value, reads, "image", "weight")["weight"]
+    launch.buffers[launch.interface.buffers[1].name] = packed, 0
+    images = ("batch", "xs_batch", "xs_channel", "ys_batch", "ys_channel")
+    spaces = ("x", "xs", "y", "ys")  # a copy serves all images
+    unused: Sizes = {**dict.fromkeys(images, 0), **dict.fromkeys(spaces, (0, 0, 0))}
+    return launch.bind({**problem.sizes(), **unused})

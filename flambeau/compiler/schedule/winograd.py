@@ -7,92 +7,92 @@ its own.
 
 from __future__ import annotations
 
-from flambeau.compiler.codegen.c.kernels.c_micro import CHUNK
-from flambeau.compiler.codegen.c.kernels.c_winograd_text import BLOCK
+from flambeau.compiler.schedule.build import Memory
 from flambeau.compiler.schedule.calls import FLOPS_PER_NANOSECOND, Reads, RoutineCall
 from flambeau.compiler.schedule.convolution_blocking import FEWEST, Blocking
 from flambeau.compiler.schedule.convolution_problem import (
+    Launch,
     Problem,
+    Sizes,
     cut,
-    launch,
-    micro_of,
+    kind_of,
+    operands,
     packing,
     problem_of,
-    template,
+    set_work,
+    tile_of,
 )
-from flambeau.ir.node import ITEM_SIZE, Node, node
-from flambeau.ir.size import ceildiv, floordiv, maximum, minimum, mul, prod
+from flambeau.compiler.templates.convolution import FACTORS, PAD, SQUARES
+from flambeau.ir.node import Node, node
+from flambeau.ir.size import Size, ceildiv, floordiv, maximum, minimum, mul, prod
+from flambeau.ir.template_product import CHUNK
 
 PANELS = 4  # of a tile, at least, unless there are enough tiles
 GRADIENT_ROWS = 84  # of a tile of a gradient of the weight, at most
 GRADIENT_SLABS = 2
 SHORTEST_PART = 512  # squares
-_FACTORS = 16  # of a square and of the taps
-_PAD = 32  # elements between factors, which else lay in one set of the cache
 
 
 def places(value: Node, reads: Reads, chosen: Blocking) -> list[RoutineCall]:
     """A convolution, or the gradient of its input."""
     problem = problem_of(value, reads)
-    micro, gradient = micro_of(value.dtype), value.op == "convolution_input"
+    tile, gradient = tile_of(value.dtype), value.op == "convolution_input"
     rows_of, depth = problem.outer, problem.inner
     space = problem.y.space
     if gradient:
         rows_of, depth, space = depth, rows_of, problem.x.space
     squares = prod((value.shape[0], ceildiv(space[1], 2), ceildiv(space[2], 2)))
-    column_tiles = ceildiv(squares, micro.columns)
+    column_tiles = ceildiv(squares, tile.columns)
     wanted = ceildiv(chosen.tiles, maximum(column_tiles, 1))
-    rows, row_tiles = cut(rows_of, chosen.factor_rows // micro.rows, wanted, PANELS, micro.rows)
-    call = launch(value, reads, problem)
+    rows, row_tiles = cut(rows_of, chosen.factor_rows // tile.rows, wanted, PANELS, tile.rows)
     shared = minimum(maximum(column_tiles, 1) - 1, 1)
-    padded = mul(rows_of, depth) + mul(_PAD, ceildiv(depth, CHUNK))
-    shape = (_FACTORS, mul(shared, padded))
-    factors = ("temporary", node("s.factors", (), (("of", value),), micro.kind, shape))
-    call.memory.insert(2, factors)
-    call.offsets.insert(2, 0)
-    read, written = (value.dtype, "r"), (value.dtype, "w")
-    settings = {"pass": "winograd", "gradient": gradient}
-    call.kernel = template(value.dtype, (read, read, (micro.kind, "r"), written), **settings)
-    call.sizes = problem.sizes(
-        {"columns": micro.columns, "rows": rows,
-         "column_tiles": column_tiles, "row_tiles": row_tiles}
-    )  # fmt: skip
+    padded = mul(rows_of, depth) + mul(PAD, ceildiv(depth, CHUNK))
+    shape = (FACTORS, mul(shared, padded))
+    kind = kind_of(value.dtype)
+    factors = ("temporary", node("s.factors", (), (("of", value),), kind, shape))
+    settings = problem.settings(gradient=gradient, channels=False)
+    launch = Launch(value, "convolution_winograd", settings)
+    launch.buffers = {**operands(value, reads, "image", "weight"), "factors": (factors, 0)}
+    call = launch.bind(
+        problem.sizes(
+            columns=tile.columns, rows=rows, column_tiles=column_tiles, row_tiles=row_tiles
+        )
+    )
     call.chunks = mul(column_tiles, row_tiles)
-    elements = mul(_FACTORS, CHUNK * micro.columns + mul(rows, micro.columns) + 2 * _PAD)
-    panel = _FACTORS * (CHUNK * micro.rows + _PAD) + (micro.rows + 1) * micro.columns
-    call.scratch = mul(elements + panel, ITEM_SIZE[micro.kind])
+    set_work(call, problem)
     call.work = floordiv(call.work, 2)
-    turned = packing(value, reads, problem, factors, "winograd_weights")
-    turned.chunks = prod((shared, ceildiv(rows_of, micro.rows), ceildiv(depth, CHUNK)))
-    turned.work = floordiv(prod((rows_of, depth, 2 * _FACTORS)), FLOPS_PER_NANOSECOND)
-    return [turned, call]
+    weights = packing(value, reads, problem, "convolution_winograd_factors", factors)
+    weights.chunks = prod((shared, ceildiv(rows_of, tile.rows), ceildiv(depth, CHUNK)))
+    weights.work = floordiv(prod((rows_of, depth, 2 * FACTORS)), FLOPS_PER_NANOSECOND)
+    return [weights, call]
 
 
-def weight(value: Node, reads: Reads, problem: Problem) -> RoutineCall:
-    """The gradient of the weight; where the sums are cut in parts, its last buffer has these."""
-    micro = micro_of(value.dtype)
+def weight(
+    value: Node, reads: Reads, problem: Problem
+) -> tuple[RoutineCall, dict[str, tuple[Memory, Size]], Sizes]:
+    """The gradient of the weight, its buffers and size arguments; `parts` has the sums where they
+    are cut in parts."""
+    tile = tile_of(value.dtype)
     space = problem.y.space
     depth = prod((problem.x.lead[0], ceildiv(space[1], 2), ceildiv(space[2], 2)))
-    rows, row_tiles = cut(problem.outer, GRADIENT_ROWS // micro.rows, 1, 1, micro.rows)
-    columns, column_tiles = cut(problem.inner, GRADIENT_SLABS, 1, 1, micro.columns)
+    rows, row_tiles = cut(problem.outer, GRADIENT_ROWS // tile.rows, 1, 1, tile.rows)
+    columns, column_tiles = cut(problem.inner, GRADIENT_SLABS, 1, 1, tile.columns)
     tiles = mul(row_tiles, column_tiles)
     parts = minimum(ceildiv(FEWEST, maximum(tiles, 1)), ceildiv(depth, SHORTEST_PART))
     parts = maximum(parts, 1)
-    part = mul(ceildiv(ceildiv(depth, BLOCK), parts), BLOCK)
-    call = launch(value, reads, problem)
-    read, written = (value.dtype, "r"), (value.dtype, "w")
-    settings = {"pass": "winograd_gradient", "gradient": False}
-    call.kernel = template(value.dtype, (read, read, written, (micro.kind, "w")), **settings)
+    part = mul(ceildiv(ceildiv(depth, SQUARES), parts), SQUARES)
+    settings = problem.settings(gradient=False, channels=False)
+    launch = Launch(value, "convolution_winograd_gradient", settings)
     shape = (mul(minimum(parts - 1, 1), parts), problem.outer, problem.inner, 9)
-    sums = node("s.parts", (), (("of", value), ("what", "parts")), micro.kind, shape)
-    call.add(("temporary", sums))
-    call.sizes = problem.sizes(
-        {"columns": columns, "rows": rows, "column_tiles": column_tiles, "row_tiles": row_tiles,
-         "part": part, "parts": parts}
+    attributes = (("of", value), ("what", "parts"))
+    sums = ("temporary", node("s.parts", (), attributes, kind_of(value.dtype), shape))
+    launch.buffers = {**operands(value, reads, "gradient", "image"), "parts": (sums, 0)}
+    sizes = problem.sizes(
+        columns=columns, rows=rows, column_tiles=column_tiles, row_tiles=row_tiles,
+        part=part, parts=parts,
     )  # fmt: skip
+    call = launch.bind(sizes)
     call.chunks = mul(tiles, parts)
-    per_factor = mul(rows + micro.columns, BLOCK) + mul(rows, columns) + 3 * _PAD
-    elements = mul(_FACTORS, per_factor + micro.lanes * (micro.lanes + 1)) + micro.lanes
-    call.scratch = mul(elements, ITEM_SIZE[micro.kind])
+    set_work(call, problem)
     call.work = floordiv(call.work, 2)
-    return call
+    return call, launch.buffers, sizes

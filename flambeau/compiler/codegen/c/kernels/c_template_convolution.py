@@ -1,6 +1,6 @@
-"""Convolutions as implicit products: the matrix of windows exists only as a tile in cache.
+"""Convolutions' kernels: the values that their `.c.in` files are filled in with.
 
-The template "convolution" has several passes, chosen by its setting "pass", the first of which are:
+Convolutions are implicit products: the matrix of windows exists only as a tile in cache.
 
     places   out[o, place] = sum over (c, tap) of weight[o, (c, tap)] * window[(c, tap), place]:
              convolutions, and gradients of the input. Those are convolutions of the gradient, one
@@ -10,344 +10,359 @@ The template "convolution" has several passes, chosen by its setting "pass", the
 A chunk of the launch is a tile of results. For 128 elements of K at a time the windows of the tile
 are gathered from the image in whole vectors, the other operand is packed as for a product, and the
 micro-kernels of `c_micro` do the rest: the sum's order is that of a product over the same K. What
-lies outside of the image is zero. Operands stored as bfloat16 are multiplied by pairs
-(`c_convolution_pairs`), into sums of float32. Which axes there are and where they lie is told by
-the size arguments, in the order of `SIZES`.
+lies outside of the image is zero. Operands stored as bfloat16 are multiplied by pairs, into sums of
+float32: windows are gathered as they are, 32 numbers to a vector, then two rows of windows,
+neighbours along K, become one row of pairs; weights are packed by pairs.
+
+Groups of one channel (`depthwise`) are rows times numbers. A band of rows of one channel is copied
+with its zeros around it, columns apart by their remainder of the stride: every tap of a row of
+places reads a run of memory. 3 x 3 windows are read from the image itself where the target masks
+lanes (`direct_*`), with the same sums in the same order.
+
+Winograd's algorithm F(2x2, 3x3) (Winograd 1980; Lavin & Gray 2016): four results of a square of
+2 x 2 places need 16 products instead of 36. A square of 4 x 4 elements of the image and the 3 x 3
+weights are each transformed into 16 numbers by additions and halvings, these are multiplied and
+summed over the channels, and the 16 sums are added up to the four results:
+
+    x:  (d0 - d2, d1 + d2, d2 - d1, d1 - d3)           along both axes of a square
+    w:  (g0, (g0 + g2 + g1) / 2, (g0 + g2 - g1) / 2, g2)
+    y:  (m0 + m1 + m2, m1 - m2 - m3)
+
+A result that is not finite is computed again as the plain sum: infinite elements give infinite
+results. The sum over channels is chained by 32, which bounds the error by that of the plain sum.
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
 
-from flambeau.compiler.codegen.c.kernels import c_convolution_pairs as pairs
-from flambeau.compiler.codegen.c.kernels import c_convolution_text as text
-from flambeau.compiler.codegen.c.kernels import c_depthwise_direct_text as direct
-from flambeau.compiler.codegen.c.kernels import c_depthwise_text as depthwise
-from flambeau.compiler.codegen.c.kernels import c_winograd_text as winograd
+from flambeau.compiler.codegen.c.kernels.c_interface import complete
 from flambeau.compiler.codegen.c.kernels.c_micro import CHUNK, Micro
 from flambeau.compiler.codegen.c.kernels.c_micro_pairs import Pairs
-from flambeau.compiler.codegen.c.printer.c_epilogue import EPILOGUE, print_epilogue
-from flambeau.compiler.codegen.c.printer.c_forms import ARGUMENTS, SYMBOL
+from flambeau.compiler.codegen.c.printer.c_epilogue import print_epilogue
+from flambeau.compiler.codegen.c.printer.c_forms import SYMBOL
 from flambeau.compiler.codegen.c.printer.c_types import MEMORY_KIND, kind_bits
+from flambeau.compiler.codegen.c.template import Value, render
 from flambeau.compiler.targets import Target
+from flambeau.compiler.templates import TEMPLATES
+from flambeau.compiler.templates.convolution import (
+    CHAIN,
+    SQUARES,
+    SQUARES_CHAIN,
+    ConvolutionSettings,
+)
 from flambeau.ir.kernel import Kernel
 
-# The size arguments of every launch. "x" is what windows are taken of, "y" what has a place per
-# window; an axis is counted 0, 1, 2, the last one along rows.
-SIZES = (
-    "batch", "groups", "outer", "inner",  # channels of a group: of y, of x
-    "x0", "x1", "x2", "y0", "y1", "y2", "kernel0", "kernel1", "kernel2",
-    "stride0", "stride1", "stride2", "dilation0", "dilation1", "dilation2", "low0", "low1", "low2",
-    # strides in elements
-    "xs_batch", "xs_channel", "xs0", "xs1", "xs2", "ys_batch", "ys_channel", "ys0", "ys1", "ys2",
-    "ws_outer", "ws_inner", "ws0", "ws1", "ws2",
-    # tiles: of columns and rows, how many, and how many elements of K are one part of a sum (of
-    # places: whether weights are packed ahead)
-    "columns", "rows", "column_tiles", "row_tiles", "part", "parts",
-)  # fmt: skip
-_NUMBER = {name: i for i, name in enumerate(SIZES)}
-_SIZE = re.compile(r"\$(\w+)")
-_NAME = re.compile(r"@(\w+)@")
-
-PASSES = {
-    "places": (
-        text.IMAGE,
-        text.GATHER,
-        pairs.WINDOWS,
-        text.DESTINATION,
-        text.PHASE,
-        text.PANEL,
-        text.BEFORE,
-        text.PLACES,
+# The files of each kernel, in order.
+_IMAGE = ("convolution/image", "convolution/gather", "convolution/windows")
+_PLACES = ("convolution/result", "convolution/phase")
+_WEIGHTS = ("convolution/panel", "convolution/before")
+_FILES = {
+    "convolution": (*_IMAGE, *_PLACES, *_WEIGHTS, "convolution/places"),
+    "convolution_panels": (_IMAGE[0], *_PLACES, *_WEIGHTS, "convolution/panels"),
+    "convolution_weight": (*_IMAGE[:2], "convolution/sums", "convolution/weight"),
+    "convolution_parts": ("convolution/sums", "convolution/parts"),
+    "convolution_winograd": (
+        "winograd/geometry", "winograd/weights", "winograd/gather", "winograd/squares",
     ),
-    "panels": (text.IMAGE, text.DESTINATION, text.PHASE, text.PANEL, text.BEFORE, text.PANELS),
-    "weight": (text.IMAGE, text.GATHER, text.SUMS, text.WEIGHT),
-    "parts": (text.SUMS, text.PARTS),
-    "winograd": (
-        winograd.BITS,
-        winograd.GEOMETRY,
-        winograd.FACTORS,
-        winograd.GATHER,
-        winograd.TILES,
+    "convolution_winograd_gradient": ("winograd/geometry", "winograd/gather", "winograd/gradient"),
+    "convolution_winograd_factors": ("winograd/geometry", "winograd/weights", "winograd/pack"),
+    "convolution_depthwise": (
+        _IMAGE[0], *_PLACES, "convolution/band", "convolution/depthwise_taps", "direct",
+        "convolution/depthwise",
     ),
-    "winograd_gradient": (
-        winograd.BITS,
-        winograd.GEOMETRY,
-        winograd.GATHER,
-        winograd.WEIGHT,
+    "convolution_depthwise_weight": (
+        _IMAGE[0], "convolution/band", "direct_sums", "convolution/depthwise_weight",
     ),
-    "winograd_weights": (winograd.BITS, winograd.GEOMETRY, winograd.FACTORS, winograd.PACK),
-    "depthwise": (text.IMAGE, text.DESTINATION, text.PHASE, depthwise.PLANE, depthwise.ROWS),
-    "depthwise_weight": (text.IMAGE, depthwise.PLANE, depthwise.WEIGHT),
-}
-_MULTIPLY = ("places", "weight", "winograd", "winograd_gradient")
+}  # fmt: skip
+_MULTIPLIES = {
+    "convolution", "convolution_weight", "convolution_winograd", "convolution_winograd_gradient",
+}  # fmt: skip
+_PACKS = _MULTIPLIES | {"convolution_winograd_factors", "convolution_panels"}
+_GATHERS = frozenset(_IMAGE)
 _LANES = 16  # sums of a tap of a depthwise gradient, whatever the vector width
 _TAPS = 9  # of a depthwise gradient summed at a time
-
-
-def spelled(text: str, names: dict[str, str]) -> str:
-    """C text with `$size` as the size argument and `@name@` as what the names say."""
-    text = _SIZE.sub(lambda found: f"n[{_NUMBER[found[1]]}]", text)
-    return _NAME.sub(lambda found: names[found[1]], text)
+# Loops of the texts: counts, and the six rows of a band of 3 x 3 windows with the result rows, and
+# rows of taps, that each of them meets.
+_LOOPS: dict[str, Value] = {
+    "two": range(2),
+    "three": range(3),
+    "four": range(4),
+    "steps": [(step, [(step - k, k) for k in range(3) if 0 <= step - k < 4]) for step in range(6)],
+}
 
 
 def print_template(kernel: Kernel, target: Target) -> str:
-    """C text of the kernel.
-
-    Settings: "pass", "gradient" (of places: of the input), "stored" (element type of the operands),
-    "result" (of the results).
-    """
-    stored, which = str(kernel.setting("stored")), str(kernel.setting("pass"))
-    plain = Micro.of("f64" if stored == "f64" else "f32", target)
-    of_pairs = stored == "bf16"
-    micro = Pairs.for_target(target) if of_pairs else plain
-    names = _names(kernel, micro) | {"turn": plain.packing_name(plain.kind) + "_turn"}
-    gathering = names | (pairs.halves(micro.columns, target) if of_pairs else {})
-    by_channels = pairs.BY_CHANNELS_OF_PAIRS if of_pairs else pairs.BY_CHANNELS
-    gathering["by_channels"] = spelled(by_channels, gathering)
-    parts = [micro.text()] if which in _MULTIPLY else []
-    if parts or which in ("winograd_weights", "panels"):
-        parts.append(plain.packing(plain.kind))
-        if of_pairs:
-            parts.append(micro.packing(stored))
-    if which in ("places", "winograd"):
-        parts.append(_narrow(micro))
-    if kernel.body:
-        parts.append(print_epilogue(kernel, target))
-    for part in PASSES[which]:
-        gathers = part in (text.IMAGE, text.GATHER, pairs.WINDOWS)
-        chosen = pairs.OF_PAIRS.get(part, part) if of_pairs else part
-        parts.append(spelled(chosen, gathering if gathers else names))
-    return "".join(parts)
+    """C text of the kernel."""
+    return _Printer(kernel, target).text()
 
 
-def _names(kernel: Kernel, micro: Micro) -> dict[str, str]:
-    """What the names in the texts stand for."""
-    stored, which = str(kernel.setting("stored")), str(kernel.setting("pass"))
-    vector = f"{micro.kind}x{micro.lanes}"
-    names = {
-        "K": micro.kind,
-        "T": MEMORY_KIND[stored] + "x1",
-        "O": MEMORY_KIND[str(kernel.setting("result"))] + "x1",
-        "P": micro.packed,
-        "G": str(micro.group),
-        "groups": "depth" if micro.group == 1 else "((depth + 1) / 2)",
-        "V": vector,
-        "storem": f"fb_storem_{vector}",
-        "L": str(micro.lanes),
-        "W": str(micro.columns),
-        "R": str(micro.rows),
-        "CHUNK": str(CHUNK),
-        "chain": str(text.CHAIN),
-        "out": "3" if which == "places" else "2",
-        "fb": SYMBOL,
-        "micro": micro.name,
-        "pack": micro.packing_name(stored),
-        "arguments": ARGUMENTS,
-        "gradient": "1" if kernel.setting("gradient") else "0",
-        "fused": "1" if kernel.body else "0",
-        "channels": "1" if dict(kernel.settings).get("channels") else "0",
-        "turned": "1" if dict(kernel.settings).get("turned") else "0",
-        "epilogue": EPILOGUE,
-        "bit_load": _bit_load(micro),
-        "load": _masked_load(micro),
-        "even": ", ".join(str(2 * i) for i in range(micro.lanes)),
-        "runs": "8",
-        "wide": str(int(micro.masks)),
-        "masked": f"{SYMBOL}_masked",
-        "backward": "1" if kernel.setting("gradient") and which == "depthwise" else "0",
-        "nine": _nine(vector),
-        "spread": _spread(micro),
-        **_sums(micro),
-        **winograd.choices(vector, micro.lanes),
-    }
-    names["read"] = spelled(names["read"], names)
-    names["direct"] = _direct(which, micro, names) if which.startswith("depthwise") else ""
-    return names
+class _Printer:
+    """Prints a kernel."""
 
+    def __init__(self, kernel: Kernel, target: Target) -> None:
+        self.kernel, self.target = kernel, target
+        self.settings = ConvolutionSettings.of(kernel)
+        self.plain = Micro.of(self.settings.kind, target)
+        self.micro = Pairs.for_target(target) if self.settings.pairwise else self.plain
+        self.names = self._names()
 
-def _direct(which: str, micro: Micro, names: dict[str, str]) -> str:
-    """The functions that read windows from the image itself: none where lanes are not masked."""
-    if not micro.masks:
-        return ""
-    widths = direct.widths(micro.kind, micro.lanes, micro.target)
-    of_width = {
-        "depthwise": (direct.PHASES if int(names["gradient"]) else "", direct.PLANE),
-        "depthwise_weight": (),
-    }[which]
-    parts = [direct.MASKS]
-    for width in widths.values():
-        parts += [spelled(part, names | width) for part in (direct.LANES, *of_width)]
-    if which == "depthwise_weight":
-        for lanes in (8, _LANES):
-            vector = min(lanes, micro.lanes)
-            texts = direct.sums(micro.kind, vector, lanes)
-            given = names | widths[vector] | {"lanes": str(lanes)}
-            unrolled = {name: spelled(part, given) for name, part in texts.items()}
-            parts.append(spelled(direct.SUMS, given | unrolled))
-    elif int(names["gradient"]):
-        parts.append(direct.WHOLE)
-    return spelled("".join(parts), names)
+    def text(self) -> str:
+        """C text."""
+        name, plain, micro = self.kernel.template, self.plain, self.micro
+        parts = [micro.text()] if name in _MULTIPLIES else []
+        if name in _PACKS:
+            parts.append(plain.packing(plain.kind))
+            if self.settings.pairwise:
+                parts.append(micro.packing(self.settings.stored))
+        if name in ("convolution", "convolution_winograd"):
+            parts.append(self._narrow())
+        if self.settings.fused:
+            parts.append(print_epilogue(self.kernel, self.target))
+        for file in _FILES[name]:
+            parts += self._file(file)
+        return complete(TEMPLATES[name].of(self.kernel, self.target), *parts)
 
+    def _file(self, file: str) -> Iterator[str]:
+        if file == "direct":
+            yield from self._direct()
+        elif file == "direct_sums":
+            yield from self._direct_sums()
+        elif file in _GATHERS and self.settings.pairwise:
+            yield render(file, {}, self.names | self._pair_names())
+        elif file == "convolution/depthwise_weight":
+            yield render(file, self._sums(), self.names)
+        else:
+            yield render(file, {}, self.names)
 
-def _narrow(micro: Micro) -> str:
-    """The micro-kernel for the last slab of a tile that has places for one vector only."""
-    v, t, name = f"{micro.kind}x{micro.lanes}", f"{micro.kind}x1", f"{SYMBOL}_narrow"
-    w, e = f"{micro.packed}x{micro.lanes}", f"{micro.packed}x1"
-    parts = []
-    heights = [h for h in micro.heights if h in (micro.rows, 4, 1)]
-    for height in heights:
-        sums = [f"s{i}" for i in range(height)]
-        lines = [
-            f"static void {name}_{height}(long long width, long long depth, const {e} *a, "
-            f"const {e} *b, {t} *c, long long c_step, long long accumulate) {{",
-            f"  {v} {', '.join(f'{s} = {{0}}' for s in sums)};",
-            f"  for (long long k = 0; k < depth; ++k, a += width, b += {micro.columns}) {{",
-            f"    const {w} x = *(const {w} *)b;",
-            *[
-                f"    {s} = {micro.chained(micro.splat(f'a[{i}]'), 'x', s)};"
-                for i, s in enumerate(sums)
-            ],
-            "  }",
+    def _names(self) -> dict[str, Value]:
+        """The names that the texts share.
+
+        K: kind of sums; V: a vector of L of them; T, O: an operand's and a result's element in
+        memory; P, Q: a packed element, and L of them, of which one has G elements of K; W, R:
+        columns and rows of a tile.
+        """
+        settings, micro = self.settings, self.micro
+        lanes, v = micro.lanes, f"{micro.kind}x{micro.lanes}"
+        masks, gradient, channels = micro.masks, settings.gradient, settings.channels
+        fused, transposed = settings.fused, settings.turned
+        depthwise = self.kernel.template == "convolution_depthwise"
+        interleaved = [str(i // 2 + lanes * (i % 2)) for i in range(2 * lanes)]
+        return {
+            "K": micro.kind,
+            "T": MEMORY_KIND[settings.stored] + "x1",
+            "O": MEMORY_KIND[settings.result] + "x1",
+            "P": micro.packed,
+            "Q": f"{micro.packed}x{lanes}",
+            "G": micro.group,
+            "groups": "depth" if micro.group == 1 else "((depth + 1) / 2)",
+            "V": v,
+            "storem": f"fb_storem_{v}",
+            "L": lanes,
+            "W": micro.columns,
+            "R": micro.rows,
+            "CHUNK": CHUNK,
+            "chain": CHAIN,
+            "chain_of_squares": SQUARES_CHAIN,
+            "block_of_squares": SQUARES,
+            "runs": 8,
+            "lanes": _LANES,
+            "block": _TAPS,
+            "micro": micro.name,
+            "pack": micro.packing_name(settings.stored),
+            "turn": self.plain.packing_name(self.plain.kind) + "_turn",
+            "result": "0" if fused else "p->result",
+            "gradient": int(gradient),
+            "fused": int(fused),
+            "plain": int(not fused),
+            "channels": int(channels),
+            "transposed": int(transposed),
+            "squares": int(transposed or (channels and not fused)),
+            "channel_results": int(channels and not fused),
+            "runs_of_results": int(fused and not transposed),
+            "masks": int(masks),
+            "masked_gradient": int(masks and gradient),
+            "by_channels": int(masks and channels),
+            "backward": int(gradient and depthwise),
+            "pairs": int(settings.pairwise),
+            "load": self._instruction("load", p="from", other="{0}", bits="inside"),
+            "store": "",
+            "first_pairs": "",
+            "last_pairs": "",
+            "between": self._between(),
+            "spreads": self._spreads(),
+            "even": ", ".join(str(2 * i) for i in range(lanes)),
+            "odd": ", ".join(str(2 * i + 1) for i in range(lanes)),
+            "first": ", ".join(interleaved[:lanes]),
+            "second": ", ".join(interleaved[lanes:]),
+            **_LOOPS,
+        }
+
+    def _instruction(self, operation: str, kind: str = "", lanes: int = 0, **operands: str) -> str:
+        """The target's spelling for its vectors, or others; "" if it does not mask lanes."""
+        if not self.micro.masks:
+            return ""
+        kind, lanes = kind or self.micro.kind, lanes or self.micro.lanes
+        instruction = self.target.instruction(operation, kind, lanes)
+        assert instruction is not None
+        return instruction(**operands)
+
+    def _pair_names(self) -> dict[str, Value]:
+        """What gathering calls its vectors where elements are half as wide as sums."""
+        lanes = self.micro.columns
+        orders = [
+            ", ".join(str(first + i // 2 + lanes * (i % 2)) for i in range(lanes))
+            for first in (0, lanes // 2)
         ]
-        for i, s in enumerate(sums):
-            place = f"*({v} *)(c + {i} * c_step)"
-            lines.append(f"  if (accumulate) {s} = {place} + {s};")
-            lines.append(f"  {place} = {s};")
-        parts.append("\n".join([*lines, "}"]) + "\n")
-    calls = [
-        f"  for (; left >= {h}; left -= {h}, a += {h}, c += {h} * c_step)\n"
-        f"    {name}_{h}(width, depth, a, b, c, c_step, accumulate);"
-        for h in heights
-    ]
-    head = (
-        f"static void {name}(long long width, long long depth, const {e} *a, const {e} *b, "
-        f"{t} *c, long long c_step, long long accumulate) {{\n  long long left = width;"
-    )
-    return "".join([*parts, "\n".join([head, *calls, "}"]), "\n"])
+        load = self._instruction("load", "u16", lanes, p="from", other="{0}", bits="inside")
+        store = self._instruction("store", "u16", lanes, p="to", v="x", bits="(1u << m) - 1u")
+        return {
+            "K": "u16",
+            "V": f"{SYMBOL}_row",
+            "L": lanes,
+            "storem": f"{SYMBOL}_row_store",
+            "load": load,
+            "store": store,
+            "even": ", ".join(str(2 * i) for i in range(lanes)),
+            "first_pairs": orders[0],
+            "last_pairs": orders[1],
+        }
+
+    def _between(self) -> str:
+        """The expression that reads lanes [first, last), if the target has one."""
+        kind, lanes = self.micro.kind, self.micro.lanes
+        instruction = self.target.instruction("between", kind, lanes)
+        if instruction is None:
+            return ""
+        integer = f"i{kind_bits(kind)}"
+        here = f"({integer}x{lanes}){{{', '.join(map(str, range(lanes)))}}}"
+        inside = f"({here} >= ({integer}x1)first) & ({here} < ({integer}x1)last)"
+        return instruction(p="from", inside=f"({integer}x{lanes})({inside})")
+
+    def _spreads(self) -> list[str]:
+        """Statements that write the lanes of `x` two apart."""
+        lanes, v, stores = self.micro.lanes, f"{self.micro.kind}x{self.micro.lanes}", []
+        for half in (0, 1):
+            order = ", ".join(str(half * lanes // 2 + i // 2) for i in range(lanes))
+            bits = f"(0x55555555u & m){f' >> {lanes}' if half else ''}"
+            value = f"FB_SHUFFLE({v}, x, {order})"
+            stores.append(
+                self._instruction("store", p=f"(to + {half * lanes})", v=value, bits=bits)
+            )
+        return stores
+
+    def _narrow(self) -> str:
+        """The micro-kernel for the last slab of a tile that has places for one vector only."""
+        micro, heights = self.micro, []
+        for height in micro.heights:
+            if height in (micro.rows, 4, 1):
+                rows = [
+                    (i, micro.chained(micro.splat(f"a[{i}]"), "x", f"s{i}")) for i in range(height)
+                ]
+                heights.append((height, rows))
+        return render("convolution/narrow", {"heights": heights}, self.names)
+
+    def _sums(self) -> dict[str, Value]:
+        """The loops of the sums of a depthwise gradient of the weight. The lanes of every sum are
+        added pairwise: those far apart first."""
+        lanes = self.micro.lanes
+        vectors = [(h, h * lanes) for h in range(_LANES // lanes)]
+        joined, count = [], len(vectors)
+        while count > 1:
+            count //= 2
+            joined += [
+                (f"s{e}_{h}", f"s{e}_{h + count}") for e in range(_TAPS) for h in range(count)
+            ]
+        folded, step = [], lanes // 2
+        while step:
+            order = ", ".join(str((lane + step) % lanes) for lane in range(lanes))
+            folded += [(e, order) for e in range(_TAPS)]
+            step //= 2
+        return {
+            "vectors": vectors,
+            "sums": [(e, h, at) for e in range(_TAPS) for h, at in vectors],
+            "joined": joined,
+            "folded": folded,
+            "block_taps": range(_TAPS),
+        }
+
+    # ------------------------------------------------------------------------- direct windows
+
+    def _widths(self) -> dict[int, dict[str, Value]]:
+        """The names of a vector width, by lanes: 8, and those of a register. Functions that end in
+        a number of lanes exist once for each."""
+        widths: dict[int, dict[str, Value]] = {}
+        kind = self.micro.kind
+        for n in sorted({8, self.micro.lanes}):
+            steps = range(n)
+            widths[n] = self.names | {
+                "N": f"{kind}x{n}",
+                "n": n,
+                "part": self._instruction("load", kind, n, p="from", other="{0}", bits="inside"),
+                "keep": self._instruction("store", kind, n, p="to", v="value", bits="inside"),
+                "low": ", ".join(str(i // 2 + i % 2 * n) for i in steps),
+                "high": ", ".join(str((n + i) // 2 + i % 2 * n) for i in steps),
+                "even": ", ".join(str(2 * i) for i in steps),
+                "odd": ", ".join(str(2 * i + 1) for i in steps),
+            }
+        return widths
+
+    def _direct(self) -> Iterator[str]:
+        """The functions that read windows from the image itself, where lanes are masked."""
+        if not self.micro.masks:
+            return
+        yield render("convolution/direct_masks", {}, self.names)
+        phases = ("convolution/direct_phases",) if self.settings.gradient else ()
+        for names in self._widths().values():
+            for file in ("convolution/direct_lanes", *phases, "convolution/direct_rows"):
+                yield render(file, {}, names)
+        if phases:
+            yield render("convolution/direct_whole", {}, self.names)
+
+    def _direct_sums(self) -> Iterator[str]:
+        """Likewise the sums of gradients of the weight: of rows of 8 lanes, and of 16."""
+        if not self.micro.masks:
+            return
+        yield render("convolution/direct_masks", {}, self.names)
+        widths = self._widths()
+        for names in widths.values():
+            yield render("convolution/direct_lanes", {}, names)
+        for lanes in (8, _LANES):
+            vector = min(lanes, self.micro.lanes)
+            names = widths[vector] | {"lanes": lanes}
+            yield render("convolution/direct_sums", _direct_loops(vector, lanes), names)
 
 
-def _nine(v: str) -> str:
-    """Six rows of a band, each of which is tap row k of the result row so many steps before."""
-    lines = []
-    for step in range(6):
-        lines.append("  {")
-        lines.append(f"    long long u = {SYMBOL}_min(start ? 5 - {step} : {step}, last) * pitch;")
-        lines.append(f"    x0 = *(const {v} *)(c0 + u);")
-        lines.append(f"    x1 = *(const {v} *)(c1 + u);")
-        lines.append(f"    x2 = *(const {v} *)(c2 + u);")
-        for k in range(3):
-            if 0 <= step - k < 4:
-                a = f"a{step - k}"
-                lines += [f"    {a} = fb_fma_{v}(w[{3 * k + x}], x{x}, {a});" for x in range(3)]
-        lines.append("  }")
-    return "\n".join(lines)
+def _direct_loops(vector: int, lanes: int) -> dict[str, Value]:
+    """The loops of the sums of `lanes` lanes, in registers of `vector` of them.
 
-
-def _sums(micro: Micro) -> dict[str, str]:
-    """The unrolled parts of the sums of a depthwise gradient of the weight."""
-    v, lanes = f"{micro.kind}x{micro.lanes}", micro.lanes
-    parts = range(_LANES // lanes)
-    names = {(e, h): f"s{e}_{h}" for e in range(_TAPS) for h in parts}
-
-    def step(left: str, right: str) -> list[str]:
-        lines = [f"        const {v} g{h} = {left.format(at=h * lanes)};" for h in parts]
-        for (e, h), name in names.items():
-            value = right.format(tap=e, at=h * lanes)
-            lines.append(f"        {name} = fb_fma_{v}(g{h}, {value}, {name});")
-        return lines
-
-    def full(pointer: str) -> str:
-        return f"*(const {v} *)({pointer} + {{at}})"
-
-    def partial(pointer: str) -> str:
-        left = f"{SYMBOL}_min({lanes}, m - {{at}})"
-        return f"{SYMBOL}_load({pointer} + {{at}}, 0, m > {{at}} ? {left} : 0)"
-
-    run = "line + offsets[{tap}]"
-    lines = [
-        f"      {micro.kind}x1 turned[{_LANES}];",
-        f"      const {micro.kind}x1 *of = left;",
-        "      if (column != 1) {",
-        "        for (long long l = 0; l < m; ++l) turned[l] = left[l * column];",
-        "        of = turned;",
-        "      }",
-        f"      if (m == {_LANES}) {{",
-        *step(full("of"), full(run)),
-        "      } else {",
-        *step(partial("of"), partial(run)),
-        "      }",
-    ]
+    At the end the lanes of all sums are added pairwise, those far apart first: lanes of two sums
+    share a register after every step. What rows of at most 8 elements would have in lanes from 8 on
+    is left out: they are zeros, and totals that begin at zero never differ in a zero's sign.
+    """
+    vectors = [(h, h * vector) for h in range(lanes // vector)]
+    products = [[(3 * k + t, h, t) for h, _ in vectors for t in range(3)] for k in range(3)]
+    tests = ("i < rows", "i > 0 && i <= rows", "i > 1")
+    joined = [(f"s{e}_0", f"s{e}_1") for e in range(_TAPS)] if lanes == 2 * vector else []
+    folded, sums, live = [], [f"s{e}_0" for e in range(_TAPS)], vector
+    while live > 1:
+        half, firsts = live // 2, sums[::2]
+        low, high = (
+            ", ".join(str(lane // half * live + lane % half + side) for lane in range(vector))
+            for side in (0, half)
+        )
+        last = len(sums) - 1
+        folded += [(a, sums[min(2 * i + 1, last)], low, high) for i, a in enumerate(firsts)]
+        sums, live = firsts, half
     return {
-        "lanes": str(_LANES),
-        "block": str(_TAPS),
-        "declare": f"  {v} {', '.join(f'{x} = {{0}}' for x in names.values())};",
-        "step": "\n".join(lines),
-        "save": "\n".join(_saved(v, lanes, parts)),
+        "vectors": vectors,
+        "sums": [(e, h) for e in range(_TAPS) for h, _ in vectors],
+        "kernel_rows": [(k, int(k > 0), products[k]) for k in range(3)],
+        "gradient_rows": list(zip(tests, "gpq", products)),
+        "joined": joined,
+        "folded": folded,
+        "saved": [(i * vector, name) for i, name in enumerate(sums)],
     }
 
 
-def _saved(v: str, lanes: int, parts: range) -> list[str]:
-    """Statements that add the lanes of every sum pairwise: those far apart first."""
-    lines = []
-    for e in range(_TAPS):
-        rest = [f"s{e}_{h}" for h in parts]
-        while len(rest) > 1:
-            half = len(rest) // 2
-            lines += [f"  {a} = {a} + {b};" for a, b in zip(rest[:half], rest[half:])]
-            rest = rest[:half]
-    step = lanes // 2
-    while step:
-        order = ", ".join(str((lane + step) % lanes) for lane in range(lanes))
-        for e in range(_TAPS):
-            lines.append(f"  s{e}_0 = s{e}_0 + ({v})FB_SHUFFLE({v}, s{e}_0, {order});")
-        step //= 2
-    return [*lines, *(f"  sums[{e}] = s{e}_0[0];" for e in range(_TAPS))]
-
-
-def _spread(micro: Micro) -> str:
-    """Statements that write lanes of `x` two apart where the target can."""
-    kind, lanes, v = micro.kind, micro.lanes, f"{micro.kind}x{micro.lanes}"
-    store = micro.target.instruction("store", kind, lanes)
-    if store is None or not micro.masks:
-        return ""
-    lines = ["  const unsigned m = (1u << 2 * (count - 1)) * 2 - 1;"]
-    for half in (0, 1):
-        order = ", ".join(str(half * lanes // 2 + i // 2) for i in range(lanes))
-        bits = f"(0x55555555u & m){f' >> {lanes}' if half else ''}"
-        to, value = f"(to + {half * lanes})", f"FB_SHUFFLE({v}, x, {order})"
-        lines.append(f"  {store(p=to, v=value, bits=bits)};")
-    return "\n".join([*lines, "  return;"])
-
-
-def _bit_load(micro: Micro) -> str:
-    """The function that reads the lanes whose bits are set, where the target has such a thing."""
-    load, v = (
-        micro.target.instruction("load", micro.kind, micro.lanes),
-        f"{micro.kind}x{micro.lanes}",
-    )
-    if load is None or not micro.masks:
-        return ""
-    return (
-        f"static inline FB_ALWAYS {v} {SYMBOL}_masked(const {micro.kind}x1 *from, "
-        f"unsigned long long inside) {{\n  return ({v})"
-        f"{load(p='from', other='{0}', bits='inside')};\n}}\n"
-    )
-
-
-def _masked_load(micro: Micro) -> str:
-    """Statements that return the lanes of `from` in [first, last), the others zero."""
-    kind, lanes, v = micro.kind, micro.lanes, f"{micro.kind}x{micro.lanes}"
-    if micro.masks:
-        bounds = f"(u{lanes}x1)(((1u << last) - 1u) & ~((1u << first) - 1u))"
-        return f"  return {SYMBOL}_masked(from, {bounds});"
-    plain = (
-        f"  union {{ {v} v; {kind}x1 t[{lanes}]; }} u = {{ ({v}){{0}} }};\n"
-        f"  for (int l = 0; l < {lanes}; ++l) if (l >= first && l < last) u.t[l] = from[l];\n"
-        "  return u.v;\n"
-    )
-    integer = f"i{kind_bits(kind)}"
-    here = f"({integer}x{lanes}){{{', '.join(map(str, range(lanes)))}}}"
-    inside = f"({here} >= ({integer}x1)first) & ({here} < ({integer}x1)last)"
-    operands = {"p": "from", "inside": f"({integer}x{lanes})({inside})"}
-    return micro.target.spelled("between", kind, lanes, f"return ({v}){{}};", plain, **operands)
+__all__ = ["print_template"]
