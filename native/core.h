@@ -15,6 +15,7 @@
 #include <Python.h>
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -234,9 +235,16 @@ void tensor_bump_version(Tensor* t);
 int64_t checked_numel(int ndim, const int64_t* sizes);
 // IEEE conversions of the half types, round to nearest even (interop.cpp).
 uint16_t float_to_half(float value);
-float half_to_float(uint16_t bits);
+inline float half_to_float(uint16_t bits) {
+  // The exponent moves by a multiplication, which also normalises subnormals.
+  const float moved = std::bit_cast<float>((bits & 0x7fffu) << 13) * 0x1p112f;
+  const uint32_t infinite = (bits & 0x7c00u) == 0x7c00u ? 0x7f800000u : 0u;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(moved) | infinite | (bits & 0x8000u) << 16);
+}
 uint16_t float_to_bfloat16(float value);
-float bfloat16_to_float(uint16_t bits);
+inline float bfloat16_to_float(uint16_t bits) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
 // The floating-point types of eight bits; other dtypes give 0.
 uint8_t float_to_minifloat(DType t, float value);
 float minifloat_to_float(DType t, uint8_t code);
@@ -542,7 +550,6 @@ bool storage_give_address(Storage* storage);
 // Records the calls of a scope of native code (backward of a compiled forward) of its own.
 void record_enter();
 bool record_leave(const char* reason);  // keeps an exception that is set
-void record_tensor_dead(Tensor* t);     // from tensor deallocation
 
 // ---------------------------------------------------------------- module initialisation
 bool init_dtype(PyObject* module);

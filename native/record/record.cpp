@@ -298,7 +298,7 @@ void record_release(Recorder* r) {
 namespace {
 
 bool allocate(Storage* storage) {
-  return !storage->pending || storage->data != nullptr || storage_allocate(storage);
+  return !storage->pending || storage->data || storage_allocate(storage);
 }
 
 void settle(Storage* storage) {
@@ -459,7 +459,7 @@ bool run_stream(Recorder* r, const std::vector<int32_t>& live) {
     return !draws(r) || run_whole(r);
   }
   Instance* instance = record_instance(r, live, Words{}, nullptr, nullptr);
-  if (instance == nullptr) {
+  if (!instance) {
     if (!PyErr_Occurred()) return run_whole(r);
     abandon(r, 0);
     return false;
@@ -471,7 +471,7 @@ bool run_stream(Recorder* r, const std::vector<int32_t>& live) {
 }
 
 bool observe(const char* reason, size_t records, bool known) {
-  if (flush_observer == nullptr) return true;
+  if (!flush_observer) return true;
   return static_cast<bool>(steal(PyObject_CallFunction(
       flush_observer, "sni", reason, static_cast<Py_ssize_t>(records), known ? 1 : 0)));
 }
@@ -479,7 +479,7 @@ bool observe(const char* reason, size_t records, bool known) {
 }  // namespace
 
 bool record_flush(Recorder* r, const char* reason) {
-  if (r == nullptr) {
+  if (!r) {
     PyErr_SetString(PyExc_RuntimeError,
                     "[compile] this tensor was never computed: an error ended its program\n"
                     "hint: see the first error");
@@ -574,7 +574,7 @@ void record_wait(const Recorder* r) {
 bool record_settle(Storage* storage, const char* reason) {
   while (storage->pending && storage->recorder && record_flushed_elsewhere(storage->recorder))
     let_others_run();  // another thread is computing it
-  return !storage->pending || storage->recorder == nullptr ||
+  return !storage->pending || !storage->recorder ||
          record_flush(storage->recorder, reason);
 }
 
@@ -598,7 +598,7 @@ RegionEnd finish_region(Recorder* r, const char* reason) {
 }  // namespace
 
 void record_enter() {
-  if (active_recorder != nullptr) {
+  if (active_recorder) {
     ++active_recorder->depth;
     active_recorder->sealed += active_recorder->sealed > 0;
     return;
@@ -618,7 +618,7 @@ void record_enter() {
 // Flushes at the end of the outermost region, also after an error, which stays set.
 bool record_leave(const char* reason) {
   Recorder* r = active_recorder;
-  if (r == nullptr) return true;
+  if (!r) return true;
   r->sealed -= r->sealed > 0;
   if (r->depth > 0) {
     --r->depth;
@@ -630,7 +630,7 @@ bool record_leave(const char* reason) {
   const RegionEnd end = error ? RegionEnd::Plain : finish_region(r, reason);
   if (end == RegionEnd::Plain) ok = record_flush(r, reason);
   if (end == RegionEnd::Done) owned = false;  // its node has it
-  if (end != RegionEnd::Plain) ok = PyErr_Occurred() == nullptr;
+  if (end != RegionEnd::Plain) ok = !PyErr_Occurred();
   active_recorder = nullptr;
   if (owned) record_release(r);
   if (!error) return ok;
@@ -660,12 +660,12 @@ PyObject* record_end(PyObject*, PyObject* argument) {
 
 // record_tune(): from now on, till the end of the outermost region.
 PyObject* record_tune(PyObject*, PyObject*) {
-  if (active_recorder != nullptr) active_recorder->tuned = true;
+  if (active_recorder) active_recorder->tuned = true;
   Py_RETURN_NONE;
 }
 
 PyObject* record_flush_now(PyObject*, PyObject* argument) {
-  if (active_recorder == nullptr) Py_RETURN_NONE;
+  if (!active_recorder) Py_RETURN_NONE;
   const char* reason = PyUnicode_Check(argument) ? PyUnicode_AsUTF8(argument) : "asked for";
   if (!record_flush(active_recorder, reason)) return nullptr;
   Py_RETURN_NONE;
@@ -673,16 +673,16 @@ PyObject* record_flush_now(PyObject*, PyObject* argument) {
 
 // record_suspend() -> capsule of the recorder (or None); record_resume(capsule).
 PyObject* record_suspend(PyObject*, PyObject*) {
-  if (active_recorder == nullptr) Py_RETURN_NONE;
+  if (!active_recorder) Py_RETURN_NONE;
   PyObject* capsule = PyCapsule_New(active_recorder, "flambeau.recorder", nullptr);
-  if (capsule != nullptr) active_recorder = nullptr;
+  if (capsule) active_recorder = nullptr;
   return capsule;
 }
 
 PyObject* record_resume(PyObject*, PyObject* capsule) {
   if (capsule == Py_None) Py_RETURN_NONE;
   void* recorder = PyCapsule_GetPointer(capsule, "flambeau.recorder");
-  if (recorder == nullptr) return nullptr;
+  if (!recorder) return nullptr;
   active_recorder = static_cast<Recorder*>(recorder);
   Py_RETURN_NONE;
 }

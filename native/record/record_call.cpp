@@ -278,7 +278,7 @@ Way way_of(Recorder* r, const Instance* instance, const Call& call, RecordPlace 
   Way way = Way::Record;
   for (int32_t i = 0; i < call.tensor_count; ++i) {
     const Tensor* t = call.tensors[i];
-    if (t == nullptr || !reads_outside(r, t)) continue;
+    if (!t || !reads_outside(r, t)) continue;
     if (r->sealed) {
       r->lasting = true;
       continue;
@@ -305,7 +305,7 @@ Tensor* make_output(Recorder* r, const Instance* instance, const Call& call, siz
     return tensor_alias(base, spec.dtype, ndim, g, g + ndim, offset);
   }
   Device device = spec.device;
-  if (!spec.own_device && call.tensor_count > 0 && call.tensors[0] != nullptr)
+  if (!spec.own_device && call.tensor_count > 0 && call.tensors[0])
     device = call.tensors[0]->device;
   Storage* storage = storage_pending(g[2 * ndim], device, r);
   return storage ? tensor_new(storage, spec.dtype, device, ndim, g, g + ndim, 0) : nullptr;
@@ -400,7 +400,7 @@ Resolve resolve_operands(Recorder* r, Draft* draft, const Plan* plan, const Call
   record->operands.assign(static_cast<size_t>(call.tensor_count), -1);
   Resolve state = Resolve::Ok;
   for (int32_t i = 0; i < call.tensor_count && state == Resolve::Ok; ++i)
-    if (call.tensors[i] != nullptr) state = draft->operand(i, &record->operands[i]);
+    if (call.tensors[i]) state = draft->operand(i, &record->operands[i]);
   for (int32_t slot : plan->mutated)
     if (state == Resolve::Ok && !writable(r, record->operands[slot])) state = Resolve::MustFlush;
   return state;
@@ -466,7 +466,7 @@ void append(Recorder* r, Instance* instance, const Call& call, RecordPlace forwa
 
 bool run_eagerly(Instance* instance, const Call& call, PyObject** outputs) {
   for (int32_t i = 0; i < call.tensor_count; ++i)
-    if (call.tensors[i] != nullptr && !tensor_materialise(call.tensors[i], "aliased write"))
+    if (call.tensors[i] && !tensor_materialise(call.tensors[i], "aliased write"))
       return false;
   Recorder* recorder = std::exchange(active_recorder, nullptr);
   recorder->appended = false;
@@ -563,6 +563,5 @@ void record_taped(Tensor* t) {
 
 void record_backward_of(RecordPlace forward) { active_recorder->forward = forward; }
 
-void record_tensor_dead(Tensor*) {}  // liveness is read off the storages at a flush
 
 }  // namespace fb

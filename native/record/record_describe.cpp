@@ -13,7 +13,7 @@ PyObject* integers(const List& values) {
 }
 
 PyObject* describe_external(const Tensor* t, int32_t value) {
-  const bool leaf = t->autograd != nullptr && t->autograd->requires_grad;
+  const bool leaf = t->autograd && t->autograd->requires_grad;
   return described(Description::External, {describe_tensor(t, tensor_requires_grad(t)),
                                            PyBool_FromLong(leaf), PyLong_FromLong(value)});
 }

@@ -13,8 +13,8 @@
 // select_<t real>            x, values, indices              rows, length, first, count,
 //     Elements first .. first + count of the          descending, which of equal elements (Ties)
 //     stable sort of each row: [rows, count].
-// searchsorted_<t real>      sorted, values, out, sorter?    rows, length, count, right,
-//     sorted: [rows, length] (or [length] with            sorted row stride, has_sorter
+// searchsorted_<t real>      sorted, values, out             rows, length, count, right,
+//     sorted: [rows, length] (or [length] with            sorted row stride
 //     row stride 0), values, out(i64): [rows, count].
 // true_indices               mask, out(i64)                  rows, length, count, ndim,
 //     out: [rows, ndim, count], the indices of a row's     sizes[ndim]
@@ -43,7 +43,6 @@
 // random_bernoulli_<t real>          out, generator          numel            probability
 // random_bernoulli_from_<f32|f64>_<t real>   out, generator, probabilities    numel
 // random_randint_<t real>            out, generator          numel            low, high (integers)
-// random_from_<t real>               out, generator          numel            low, largest value
 // random_full_<t real>               out, generator          numel
 // random_from_<t real>               out, generator          numel            low, top (integers;
 //                                                                             top included)

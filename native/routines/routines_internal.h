@@ -34,24 +34,8 @@ struct BFloat16 {
   uint16_t bits;
 };
 
-inline float to_float(BFloat16 x) {
-  const uint32_t bits = static_cast<uint32_t>(x.bits) << 16;
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
-inline float to_float(Half x) {
-  // The exponent moves by a multiplication, which also normalises subnormals.
-  uint32_t bits = static_cast<uint32_t>(x.bits & 0x7fff) << 13;
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  value *= 0x1p112f;
-  std::memcpy(&bits, &value, sizeof bits);
-  if ((x.bits & 0x7c00) == 0x7c00) bits |= 0x7f800000;
-  bits |= static_cast<uint32_t>(x.bits & 0x8000) << 16;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
+inline float to_float(BFloat16 x) { return bfloat16_to_float(x.bits); }
+inline float to_float(Half x) { return half_to_float(x.bits); }
 inline BFloat16 to_bfloat16(float x) { return {float_to_bfloat16(x)}; }
 inline Half to_half(float x) { return {float_to_half(x)}; }
 

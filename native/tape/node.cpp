@@ -113,7 +113,7 @@ void node_dealloc(PyObject* self) {
 void initialise(Node* n, NodeKind kind) {
   n->kind = kind;
   n->released = n->wide = false;
-  n->captured = active_recorder != nullptr && kind != NodeKind::Accumulate;
+  n->captured = active_recorder && kind != NodeKind::Accumulate;
   n->dissolved = n->goes_on = false;
   n->saved_count = n->scalar_count = 0;
   n->edge_count = 0;

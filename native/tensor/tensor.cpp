@@ -67,7 +67,6 @@ void tensor_dealloc(PyObject* self) {
   Tensor* t = tensor_of(self);
   PyObject_GC_UnTrack(self);
   if (t->weakrefs) PyObject_ClearWeakRefs(self);
-  if (t->value_id >= 0) record_tensor_dead(t);
   tensor_clear(self);
   count_release(t);
   if (t->dims && t->dims != t->inline_dims) PyMem_Free(t->dims);

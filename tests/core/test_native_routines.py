@@ -84,7 +84,7 @@ def test_searchsorted():
     out = np.empty((3, 20), np.int64)
     for right in (0, 1):
         buffers = [shared(rows), shared(values), shared(out)]
-        _core.call_routine("searchsorted_f32", buffers, [3, 50, 20, right, 50, 0])
+        _core.call_routine("searchsorted_f32", buffers, [3, 50, 20, right, 50])
         for r in range(3):
             side = "right" if right else "left"
             np.testing.assert_array_equal(out[r], np.searchsorted(rows[r], values[r], side))

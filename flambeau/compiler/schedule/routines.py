@@ -171,9 +171,9 @@ def _searchsorted(values: list[Node], reads: Reads) -> RoutineCall:
     _result(call, value, reads)
     length, right = boundaries[-1], int(value.attribute("right"))
     if len(boundaries) == 1:
-        call.sizes = [1, length, count(wanted), right, 0, 0]
+        call.sizes = [1, length, count(wanted), right, 0]
     else:
-        call.sizes = [count(wanted[:-1]), length, wanted[-1], right, length, 0]
+        call.sizes = [count(wanted[:-1]), length, wanted[-1], right, length]
     call.work = mul(count(wanted), 20)
     return call
 
