@@ -72,7 +72,7 @@ Ref<T> share(T* pointer) {
 }
 template <typename T>
 void drop(T*& slot) {
-  steal(std::exchange(slot, nullptr));
+  if (slot) steal(std::exchange(slot, nullptr));
 }
 template <typename T>
 void assign(T*& slot, Ref<T> value) {

@@ -83,14 +83,14 @@ void stop_burying() { burying = false; }
 
 void bury(Node* n) {
   PyObject* self = object_of(n);
+  const auto type = steal(Py_TYPE(self));
   release(n);
   if (n->instance) instance_decref(n->instance);
   if (n->wide) PyMem_Free(n->cells);
-  if (Py_TYPE(self)->tp_dealloc == node_dealloc && spare_count < kSpareNodes) {
+  if (type->tp_dealloc == node_dealloc && spare_count < kSpareNodes) {
     spare[spare_count++] = self;
-    drop(self->ob_type);
   } else {
-    free_instance(self);
+    type->tp_free(self);
   }
 }
 

@@ -65,17 +65,17 @@ int tensor_clear(PyObject* self) {
 
 void tensor_dealloc(PyObject* self) {
   Tensor* t = tensor_of(self);
+  const auto type = steal(Py_TYPE(self));
   PyObject_GC_UnTrack(self);
   if (t->weakrefs) PyObject_ClearWeakRefs(self);
   tensor_clear(self);
   count_release(t);
   if (t->dims && t->dims != t->inline_dims) PyMem_Free(t->dims);
   if (t->storage) storage_decref(t->storage);
-  if (Py_TYPE(self) == TensorType && spare_count < kSpareTensors) {
+  if (type.get() == TensorType && spare_count < kSpareTensors) {
     spare[spare_count++] = self;
-    drop(self->ob_type);
   } else {
-    free_instance(self);
+    type->tp_free(self);
   }
 }
 
