@@ -131,7 +131,7 @@ def build(
     units = sources()
     if not units:
         raise NativeBuildError(f"[build] nothing to compile: {SOURCES} holds no .cpp file")
-    flags = _code_flags(compiler, sanitize)
+    flags = code_flags(compiler, sanitize)
     objects = [_object_path(unit, compiler, [*flags, *_unit_flags(unit)]) for unit in units]
     link = _link_command(compiler, flags, objects)
     link_key = _digest(" ".join(link), compiler.version)
@@ -177,7 +177,8 @@ def _print_file_name(compiler: Compiler, name: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
-def _code_flags(compiler: Compiler, sanitize: str) -> list[str]:
+def code_flags(compiler: Compiler, sanitize: str = "") -> list[str]:
+    """Return the flags that decide what the code of any unit means."""
     flags = [*CODE_FLAGS, f"-I{sysconfig.get_path('include')}", f"-I{SOURCES}"]
     if sanitize:
         flags += [*SANITIZE_FLAGS[sanitize], "-fno-omit-frame-pointer", "-O1", "-g"]

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from tools import build_native
 from tools.build_native import BUILD, ROOT, NativeBuildError
@@ -126,9 +128,26 @@ def lint(arguments: list[str]) -> int:
         name: subprocess.run([binaries / words[0], *words[1:]], cwd=ROOT, check=False).returncode
         for name, words in checks.items()
     }
+    results["clang-tidy"] = tidy(find_compiler(DEVELOPMENT)) if native else 0
     for name, status in results.items():
         say(f"{name}: {'failed' if status else 'ok'}")
     return int(any(results.values()))
+
+
+def tidy(compiler: build_native.Compiler) -> int:
+    """Run clang-tidy (.clang-tidy) over the units of the core, one process for each CPU core."""
+    tool = str(DEVELOPMENT.directory / "bin" / "clang-tidy")
+    flags = ["--", *build_native.code_flags(compiler)]
+
+    def check(unit: Path) -> int:
+        words = [tool, "--quiet", str(unit), *flags]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if done.returncode:
+            print(done.stdout or done.stderr)
+        return done.returncode
+
+    with ThreadPoolExecutor(cores()) as pool:
+        return max(pool.map(check, build_native.sources()))
 
 
 def sanitize(arguments: list[str]) -> int:

@@ -43,8 +43,9 @@ PyObject* override_method(const Method& method, PyObject* self, PyObject* given,
 
 template <size_t kPlace>
 PyObject* checked(PyObject* self, PyObject* argument) {
-  if (!asks_override(self)) [[likely]]
+  if (!asks_override(self)) [[likely]] {
     return methods[kPlace].function(self, argument);
+  }
   // None marks a single argument, which may be a tuple.
   const bool single = definitions[kPlace].ml_flags & METH_O;
   return override_method(methods[kPlace], self, argument, single ? Py_None : nullptr);
@@ -112,15 +113,17 @@ PyObject* override_accessor(const Attribute* attribute, const char* name, PyObje
 
 PyObject* get_attribute(PyObject* self, void* closure) {
   const auto* attribute = static_cast<const Attribute*>(closure);
-  if (!asks_override(self)) [[likely]]
+  if (!asks_override(self)) [[likely]] {
     return attribute->plain->get(self, attribute->plain->closure);
+  }
   return override_accessor(attribute, "__get__", self, nullptr);
 }
 
 int set_attribute(PyObject* self, PyObject* value, void* closure) {
   const auto* attribute = static_cast<const Attribute*>(closure);
-  if (!asks_override(self)) [[likely]]
+  if (!asks_override(self)) [[likely]] {
     return attribute->plain->set(self, value, attribute->plain->closure);
+  }
   const char* name = value ? "__set__" : "__delete__";
   return steal(override_accessor(attribute, name, self, value)) ? 0 : -1;
 }

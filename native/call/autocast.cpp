@@ -85,8 +85,9 @@ PyObject* cached_cast(PyObject* object, DType target) {
   if (!may_be_cached(object, t, target)) return cast(object, target);
   if (cache) {
     const auto place = cache->find(object);
-    if (place != cache->end() && is_current(place->second, t, target))
+    if (place != cache->end() && is_current(place->second, t, target)) {
       return Py_NewRef(object_of(place->second.result));
+    }
   }
   PyObject* result = cast(object, target);
   if (!result) return nullptr;
@@ -99,8 +100,9 @@ PyObject* cached_cast(PyObject* object, DType target) {
 
 // One operand; a new reference.
 PyObject* cast_operand(PyObject* object, DType target) {
-  if (!takes_part(object) || reinterpret_cast<Tensor*>(object)->dtype == target)
+  if (!takes_part(object) || reinterpret_cast<Tensor*>(object)->dtype == target) {
     return Py_NewRef(object);
+  }
   return cached_cast(object, target);
 }
 
@@ -109,8 +111,9 @@ bool is_list(PyObject* object) { return PyTuple_CheckExact(object) || PyList_Che
 // An argument: an operand, a list of them, or anything else.
 PyObject* cast_argument(PyObject* object, DType target) {
   if (!is_list(object)) return cast_operand(object, target);
-  if (PySequence_Fast_GET_SIZE(object) == 0 || !is_tensor(PySequence_Fast_ITEMS(object)[0]))
+  if (PySequence_Fast_GET_SIZE(object) == 0 || !is_tensor(PySequence_Fast_ITEMS(object)[0])) {
     return Py_NewRef(object);
+  }
   const auto items = steal(PySequence_Tuple(object));  // casts may run code that changes the list
   if (!items) return nullptr;
   return build_list(static_cast<size_t>(PyTuple_GET_SIZE(items.get())), [&](size_t i) {
@@ -154,8 +157,9 @@ bool widest_dtype(PyObject* const* args, Py_ssize_t count, DType* widest) {
 bool has_out(PyObject* const* args, Py_ssize_t count, PyObject* kwnames) {
   for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k) {
     if (args[count + k] != Py_None &&
-        PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, k), "out") == 0)
+        PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, k), "out") == 0) {
       return true;
+    }
   }
   return false;
 }
@@ -194,8 +198,9 @@ PyObject* clear_cache(PyObject*, PyObject*) {
 PyObject* call_by_rule(PyObject*, PyObject* given) {
   PyObject *rule, *callable, *args, *kwargs;
   if (!PyArg_ParseTuple(given, "OOO!O!", &rule, &callable, &PyTuple_Type, &args, &PyDict_Type,
-                        &kwargs))
+                        &kwargs)) {
     return nullptr;
+  }
   Autocast autocast{};
   const Py_ssize_t count = PyTuple_GET_SIZE(args), named = PyDict_GET_SIZE(kwargs);
   StackVector<PyObject*, kUsualArguments> values;
@@ -267,8 +272,9 @@ PyObject* call_autocast(const Autocast& autocast, PyObject* callable, PyObject* 
     return PyObject_Vectorcall(parts.get(), args, static_cast<size_t>(count), kwnames);
   }
   DType target = autocast.rule == CastRule::Lower ? lower_dtype : DType::F32;
-  if (!plain && autocast.rule == CastRule::Promote && !widest_dtype(args, all, &target))
+  if (!plain && autocast.rule == CastRule::Promote && !widest_dtype(args, all, &target)) {
     return nullptr;
+  }
   StackVector<PyObject*, kUsualArguments> values;
   if (!values.reserve(static_cast<size_t>(all))) return nullptr;
   for (Py_ssize_t i = 0; i < all; ++i) {

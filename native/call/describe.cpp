@@ -137,10 +137,11 @@ PyObject* described(Description kind, std::initializer_list<PyObject*> fields) {
       complete ? PyStructSequence_New(forms[static_cast<size_t>(kind)].type) : nullptr;
   Py_ssize_t i = 0;
   for (PyObject* field : fields) {
-    if (description)
+    if (description) {
       PyStructSequence_SetItem(description, i++, field);
-    else
+    } else {
       drop(field);
+    }
   }
   return description;
 }

@@ -55,8 +55,9 @@ PyObject* plain_new(PyTypeObject* type, PyObject* args, PyObject*) {
 PyObject* set_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"mode", nullptr};
   PyObject* value;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", const_cast<char**>(names), &value))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", const_cast<char**>(names), &value)) {
     return nullptr;
+  }
   if (!PyBool_Check(value)) {
     PyErr_Format(PyExc_TypeError,
                  "[set_grad_enabled] mode must be a bool (got %s)\nhint: bool(mode)",
@@ -72,8 +73,9 @@ PyObject* set_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
 PyObject* inference_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"mode", nullptr};
   PyObject* mode = Py_True;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &mode))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &mode)) {
     return nullptr;
+  }
   if (PyCallable_Check(mode) && !PyBool_Check(mode)) {
     const auto self = steal(make_guard(type, GuardKind::Inference, true));
     return self ? decorate(self.get(), mode) : nullptr;
@@ -113,8 +115,9 @@ PyObject* guard_call(PyObject* self, PyObject* args, PyObject* kwargs) {
     return nullptr;
   }
   if (!PyArg_ParseTuple(args, "O", &function)) return nullptr;
-  if (as_guard(self)->kind == GuardKind::SetGrad)
+  if (as_guard(self)->kind == GuardKind::SetGrad) {
     grad_mode.enabled = as_guard(self)->before.enabled;
+  }
   return decorate(self, function);
 }
 

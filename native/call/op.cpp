@@ -35,10 +35,11 @@ PyObject* wrap_sequence(const Plan* plan, PyObject** outputs) {
   if (!sequence) return nullptr;
   for (Py_ssize_t k = 0; k < count; ++k) {
     PyObject* object = take(outputs, static_cast<int32_t>(k));
-    if (list)
+    if (list) {
       PyList_SET_ITEM(sequence, k, object);
-    else
+    } else {
       PyTuple_SET_ITEM(sequence, k, object);
+    }
   }
   if (plan->returns != ReturnKind::Structseq) return sequence;
   return PyObject_CallOneArg(plan->return_type, steal(sequence).get());
@@ -194,8 +195,9 @@ __attribute__((noinline)) PyObject* run_profiled(Op* op, Overload* overload, Fra
 }
 
 inline PyObject* run(Op* op, Overload* overload, Frame* frame) {
-  if (profiling()) [[unlikely]]
+  if (profiling()) [[unlikely]] {
     return run_profiled(op, overload, frame);
+  }
   return run_matched(op, overload, frame);
 }
 
@@ -231,10 +233,11 @@ __attribute__((noinline)) PyObject* no_match(Op* op, PyObject* const* args, Py_s
   if (best && bind_arguments(op, *best, &frame, args, count, kwnames) == Outcome::Ok) {
     if (parse_arguments(op, *best, &frame) == Outcome::Failed) return nullptr;
   }
-  if (best)
+  if (best) {
     raise_mismatch(op, *best, frame, count);
-  else
+  } else {
     PyErr_Format(PyExc_TypeError, "[%s] has no overloads", op->text.c_str());
+  }
   return nullptr;
 }
 
@@ -283,8 +286,9 @@ bool stays_lazy(Op* op, Overload* overload, Frame* frame, bool* fine) {
   for (int32_t k = 0; k < plan->visible; ++k) {
     const OutputSpec& spec = plan->outputs[k];
     if (spec.kind == OutputSpec::Input || spec.kind == OutputSpec::None) continue;
-    if (spec.kind != OutputSpec::Alias || spec.dtype != frame->tensors[spec.input]->dtype)
+    if (spec.kind != OutputSpec::Alias || spec.dtype != frame->tensors[spec.input]->dtype) {
       return false;
+    }
   }
   return true;
 }
@@ -312,15 +316,17 @@ __attribute__((noinline)) PyObject* run_resolved(Op* op, Overload* overload, Fra
 PyObject* op_vectorcall(PyObject* self, PyObject* const* args, size_t flags, PyObject* kwnames) {
   Op* op = reinterpret_cast<Op*>(self);
   const Py_ssize_t count = PyVectorcall_NARGS(flags);
-  if (interceptors && (interceptors != kAutocast || autocasts(op->autocast))) [[unlikely]]
+  if (interceptors && (interceptors != kAutocast || autocasts(op->autocast))) [[unlikely]] {
     return taken_over(self, args, count, kwnames);
+  }
   Frame frame;
   for (const auto& overload : op->overloads) {
     Outcome outcome = bind_arguments(op, *overload, &frame, args, count, kwnames);
     if (outcome == Outcome::Ok) outcome = parse_arguments(op, *overload, &frame);
     if (outcome == Outcome::Ok) [[likely]] {
-      if (frame.overridden) [[unlikely]]
+      if (frame.overridden) [[unlikely]] {
         return taken_over(self, args, count, kwnames);
+      }
       if ((frame.flags & kLazy) || (frame.out && is_lazy(frame.out))) [[unlikely]] {
         return run_resolved(op, overload.get(), &frame, args, count, kwnames);
       }
@@ -599,8 +605,10 @@ PyObject* bind_call(Op* op, PyObject* const* args, Py_ssize_t count, PyObject* k
 PyObject* op_bind(PyObject* self, PyObject* given) {
   Op* op = reinterpret_cast<Op*>(self);
   PyObject *args, *kwargs;
-  if (!PyArg_ParseTuple(given, "O!O!", &PyTuple_Type, &args, &PyDict_Type, &kwargs) || !resolve(op))
+  if (!PyArg_ParseTuple(given, "O!O!", &PyTuple_Type, &args, &PyDict_Type, &kwargs) ||
+      !resolve(op)) {
     return nullptr;
+  }
   const Py_ssize_t count = PyTuple_GET_SIZE(args), named = PyDict_GET_SIZE(kwargs);
   StackVector<PyObject*, kUsualArguments> values;
   const auto names = steal(named ? keyword_names(kwargs) : nullptr);

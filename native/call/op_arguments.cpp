@@ -284,8 +284,9 @@ Outcome parse_integer(const Argument& argument, Frame* frame, PyObject* object) 
   int64_t value;
   if (PyBool_Check(object)) return Outcome::Mismatch;
   if (kind == Kind::SymInt && is_tensor(object) &&
-      reinterpret_cast<Tensor*>(object)->dtype == DType::Bool)
+      reinterpret_cast<Tensor*>(object)->dtype == DType::Bool) {
     return Outcome::Mismatch;
+  }
   const Outcome outcome = read_integer(frame, object, &value);
   if (outcome != Outcome::Ok) return outcome;
   const bool symbolic = kind == Kind::SymInt;
@@ -398,15 +399,15 @@ Outcome parse_str(Frame* frame, PyObject* object) {
 
 Outcome parse_dtype(Frame* frame, PyObject* object) {
   DType dtype;
-  if (object == reinterpret_cast<PyObject*>(&PyFloat_Type))
+  if (object == reinterpret_cast<PyObject*>(&PyFloat_Type)) {
     dtype = DType::F64;
-  else if (object == reinterpret_cast<PyObject*>(&PyLong_Type))
+  } else if (object == reinterpret_cast<PyObject*>(&PyLong_Type)) {
     dtype = DType::I64;
-  else if (object == reinterpret_cast<PyObject*>(&PyBool_Type))
+  } else if (object == reinterpret_cast<PyObject*>(&PyBool_Type)) {
     dtype = DType::Bool;
-  else if (object == reinterpret_cast<PyObject*>(&PyComplex_Type))
+  } else if (object == reinterpret_cast<PyObject*>(&PyComplex_Type)) {
     dtype = DType::C128;
-  else if (!dtype_from_object(object, &dtype)) {
+  } else if (!dtype_from_object(object, &dtype)) {
     if (!PyErr_ExceptionMatches(PyExc_TypeError)) return Outcome::Failed;
     PyErr_Clear();
     return Outcome::Mismatch;
@@ -694,8 +695,9 @@ Outcome parse_arguments(const Op* op, const Overload& overload, Frame* frame) {
 
 bool overload_parse_spec(PyObject* spec, Overload* overload) {
   PyObject *arguments, *build, *flags = nullptr;
-  if (!PyArg_ParseTuple(spec, "O!O|O!", &PyTuple_Type, &arguments, &build, &PyTuple_Type, &flags))
+  if (!PyArg_ParseTuple(spec, "O!O|O!", &PyTuple_Type, &arguments, &build, &PyTuple_Type, &flags)) {
     return false;
+  }
   const Py_ssize_t count = PyTuple_GET_SIZE(arguments);
   overload->arguments.resize(static_cast<size_t>(count));
   for (Py_ssize_t i = 0; i < count; ++i) {

@@ -452,12 +452,13 @@ void ExactCache::insert(CacheEntry* entry) {
     rebuild(slots_.size());
   }
   order_.push_back(entry);
-  if (slots_.empty())
+  if (slots_.empty()) {
     rebuild(16);
-  else if (order_.size() * 2 > slots_.size())
+  } else if (order_.size() * 2 > slots_.size()) {
     rebuild(slots_.size() * 2);
-  else
+  } else {
     place(entry);
+  }
   for (CacheEntry* old : dropped) delete_entry(old);  // may run Python: the table is whole again
 }
 
@@ -513,8 +514,9 @@ Instance* find_any(Op* op, Overload* overload, Frame* frame) {
 
 Instance* find_instance(Op* op, Overload* overload, Frame* frame) {
   Instance* instance = find_any(op, overload, frame);
-  if (!instance || frame->fitting_count == 0) [[likely]]
+  if (!instance || frame->fitting_count == 0) [[likely]] {
     return instance;
+  }
   auto held = steal(instance);
   const bool fits = check_fits(op, *frame, dtype_of_numbers(overload, frame, instance));
   return fits ? held.release() : nullptr;

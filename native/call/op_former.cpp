@@ -16,8 +16,9 @@ bool has_former_order(const std::string& name) {
   for (const char* each : {"add", "sub", "addcmul", "addcdiv", "addmm", "addmv", "addr", "addbmm",
                            "baddbmm", "sspaddmm"}) {
     const size_t size = std::strlen(each);
-    if (name.compare(0, size, each) == 0 && (name.size() == size || name.substr(size) == "_"))
+    if (name.compare(0, size, each) == 0 && (name.size() == size || name.substr(size) == "_")) {
       return true;
+    }
   }
   return false;
 }

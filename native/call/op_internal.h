@@ -334,8 +334,9 @@ inline Outcome bind_arguments(const Op* op, const Overload& overload, Frame* fra
   }
   const Argument* arguments = overload.arguments.data();
   const Py_ssize_t total = static_cast<Py_ssize_t>(overload.arguments.size());
-  if (!frame->values.reserve(static_cast<size_t>(total))) [[unlikely]]
+  if (!frame->values.reserve(static_cast<size_t>(total))) [[unlikely]] {
     return Outcome::Failed;
+  }
   for (Py_ssize_t i = 0; i < count; ++i) frame->values[i] = args[i];
   for (Py_ssize_t i = count; i < total; ++i) frame->values[i] = arguments[i].default_value;
   return Outcome::Ok;

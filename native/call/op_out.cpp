@@ -326,8 +326,9 @@ bool is_dense(const Tensor* t) {
   if (t->flags & kContiguous) return true;
   int order[kMaxDims];
   int count = 0;
-  for (int d = 0; d < t->ndim; ++d)
+  for (int d = 0; d < t->ndim; ++d) {
     if (t->sizes()[d] > 1) order[count++] = d;
+  }
   std::sort(order, order + count, [t](int a, int b) { return t->strides()[a] < t->strides()[b]; });
   int64_t step = 1;
   for (int k = 0; k < count; ++k) {
@@ -346,8 +347,9 @@ static bool copy_changes(Tensor* target, Tensor* before, Tensor* after) {
   char* to = target->data();
   for (int64_t i = 0; i < target->numel; ++i) {
     const int64_t at = i * static_cast<int64_t>(size);
-    if (std::memcmp(before->data() + at, after->data() + at, size) != 0)
+    if (std::memcmp(before->data() + at, after->data() + at, size) != 0) {
       std::memcpy(to, after->data() + at, size);
+    }
     for (int d = target->ndim - 1; d >= 0; --d) {
       const int64_t step = target->strides()[d] * static_cast<int64_t>(size);
       to += step;
@@ -373,10 +375,11 @@ bool copy_cast(Tensor* target, Tensor* source) {
   char* to = target->data();
   const char* from = source->data();
   for (int64_t i = 0; i < numel; ++i) {
-    if (same)
+    if (same) {
       std::memcpy(to, from, static_cast<size_t>(to_size));
-    else
+    } else {
       convert_element(to, target->dtype, from, source->dtype);
+    }
     for (int d = target->ndim - 1; d >= 0; --d) {
       to += target->strides()[d] * to_size;
       from += source->strides()[d] * from_size;
@@ -539,9 +542,10 @@ PyObject* run_out(Op* op, Overload* overload, Frame* frame) {
   bool fine = run_into(plan, instance, frame, outs, outputs.data());
   if (!fine) std::fill(outputs.begin(), outputs.end(), nullptr);
   for (size_t k = 0; fine && k < outs.size(); ++k) {
-    if (outputs[k])
+    if (outputs[k]) {
       fine =
           deliver(reinterpret_cast<Tensor*>(outputs[k]), outs[k], overload->out.resized, repeats);
+    }
     // A tensor that grew may have grown over an operand.
     if (fine && separate) fine = check_separate(op, *frame, outs[k]);
     if (fine) tensor_bump_version(outs[k]);

@@ -203,8 +203,9 @@ PyObject* find_torch_function(PyObject*, PyObject* values) {
 PyObject* handle_torch_function(PyObject*, PyObject* given) {
   PyObject *func, *relevant, *args, *kwargs;
   if (!PyArg_ParseTuple(given, "OOO!O!", &func, &relevant, &PyTuple_Type, &args, &PyDict_Type,
-                        &kwargs))
+                        &kwargs)) {
     return nullptr;
+  }
   const auto fast = steal(PySequence_Fast(relevant, "the relevant arguments are an iterable"));
   if (!fast) return nullptr;
   Overriders overriders(false);
@@ -248,8 +249,9 @@ bool any_public_override(PyObject* const* args, Py_ssize_t count, bool nested) {
     PyObject* object = args[i];
     if (is_exact_tensor(object)) continue;
     if (nested && (PyTuple_CheckExact(object) || PyList_CheckExact(object))) {
-      if (any_public_override(PySequence_Fast_ITEMS(object), PySequence_Fast_GET_SIZE(object)))
+      if (any_public_override(PySequence_Fast_ITEMS(object), PySequence_Fast_GET_SIZE(object))) {
         return true;
+      }
     } else if (override_of(object) == Override::Public) {
       return true;
     }

@@ -46,8 +46,9 @@ class BelowFunctions {
 // What an attribute or a method of a tensor asks first.
 bool override_attribute(PyObject* self);
 inline bool asks_override(PyObject* self) {
-  if (is_exact_tensor(self) && !(interceptors & kFunctionModes)) [[likely]]
+  if (is_exact_tensor(self) && !(interceptors & kFunctionModes)) [[likely]] {
     return false;
+  }
   return override_attribute(self);
 }
 // Arguments as a tuple and, of those after them, a dict; new references.

@@ -101,10 +101,11 @@ using Lanes = std::make_integer_sequence<int, W>;
 
 template <typename R, int W>
 FB_INNER Vector<R, W> reversed(Vector<R, W> a) {
-  if constexpr (W == 1)
+  if constexpr (W == 1) {
     return a;
-  else
+  } else {
     return turned<Vector<R, W>, W>(a, Lanes<W>());
+  }
 }
 // The elements of P vectors in turns: the first of each, then the second of each, ...
 template <typename R, int W, int P>
@@ -296,10 +297,11 @@ void first_of(FourierParts<R> x, FourierParts<R> y, int64_t m, const R* roots) {
 template <typename R, int W, typename Body>
 FB_INNER void widest(int64_t count, const Body& body) {
   if (W == 1 || count >= W) return body(std::integral_constant<int, W>());
-  if constexpr (W > 2 && W * sizeof(R) > 16)
+  if constexpr (W > 2 && W * sizeof(R) > 16) {
     widest<R, W / 2>(count, body);
-  else
+  } else {
     body(std::integral_constant<int, 1>());
+  }
 }
 
 template <typename R, int W>

@@ -294,10 +294,11 @@ FourierParts<R> run_fourier(const FourierPlan<R>& plan, FourierParts<R> a, Fouri
   const FourierLoops<R>& loops = fourier_loops<R>();
   for (int i = 0; i < plan.count; ++i) {
     const FourierPass& pass = plan.passes[i];
-    if (lanes == 1 && begins(pass))
+    if (lanes == 1 && begins(pass)) {
       loops.first(a, b, pass.p, pass.m, plan.table + pass.first);
-    else
+    } else {
       loops.pass(a, b, pass.p, pass.m, pass.stride * lanes, plan.table + pass.roots);
+    }
     std::swap(a, b);
   }
   return a;

@@ -57,10 +57,11 @@ const char* each_group(const Signals& signals, int64_t room, bool odd, const Bod
     const Work<R> work = {{p, p + part}, {p + 2 * part, p + 3 * part}};
     for (int64_t i = begin; i < end; ++i) {
       const int64_t first = i % groups * lanes, count = std::min(lanes, line - first);
-      if (rows)
+      if (rows) {
         body(Group{first, 0, count}, work);
-      else
+      } else {
         body(Group{i / groups, first, count}, work);
+      }
     }
   });
   return fine ? nullptr : kOutOfMemory;

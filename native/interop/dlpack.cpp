@@ -167,8 +167,9 @@ PyObject* method_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"stream", "max_version", "dl_device", "copy", nullptr};
   PyObject *stream = Py_None, *max_version = Py_None, *device = Py_None, *copy = Py_None;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO", const_cast<char**>(names), &stream,
-                                   &max_version, &device, &copy))
+                                   &max_version, &device, &copy)) {
     return nullptr;
+  }
   Tensor* t = tensor_of(self);
   if (stream != Py_None && !(PyLong_Check(stream) && PyLong_AsLong(stream) == -1)) {
     PyErr_SetString(PyExc_BufferError,
@@ -222,8 +223,9 @@ bool describe(const DLTensor& source, DType* dtype, int64_t* strides, int64_t* b
     return false;
   }
   if (!from_dl(source.dtype, dtype) ||
-      !check_sizes("from_dlpack", *dtype, source.ndim, source.shape))
+      !check_sizes("from_dlpack", *dtype, source.ndim, source.shape)) {
     return false;
+  }
   int64_t dense = 1;
   for (int i = source.ndim - 1; i >= 0; --i) {
     strides[i] = source.strides ? source.strides[i] : dense;
@@ -257,8 +259,9 @@ PyObject* import_capsule(PyObject* capsule) {
       PyErr_WarnEx(PyExc_UserWarning,
                    "The given DLPack tensor is not writable, and flambeau does not support "
                    "non-writable tensors. Writing to this tensor is undefined behaviour.",
-                   1) < 0)
+                   1) < 0) {
     return nullptr;
+  }
   DType dtype;
   int64_t strides[kMaxDims], bytes;
   if (!describe(source, &dtype, strides, &bytes)) return nullptr;
@@ -302,8 +305,9 @@ PyObject* py_from_dlpack(PyObject*, PyObject* args, PyObject* kwargs) {
   Device device;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OO", const_cast<char**>(names), &object,
                                    &device_argument, &copy) ||
-      (device_argument != Py_None && !device_from_object(device_argument, &device)))
+      (device_argument != Py_None && !device_from_object(device_argument, &device))) {
     return nullptr;
+  }
   if (PyCapsule_CheckExact(object)) return import_capsule(object);
   const auto capsule = steal(request_capsule(object, copy));
   return capsule ? import_capsule(capsule.get()) : nullptr;

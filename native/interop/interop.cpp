@@ -223,8 +223,9 @@ PyObject* py_tensor_from_python(PyObject*, PyObject* args, PyObject* kwargs) {
   const DType* wanted;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|Op", const_cast<char**>(names), &data,
                                    &dtype_argument, &requires_grad) ||
-      !optional_dtype(dtype_argument, &dtype, &wanted))
+      !optional_dtype(dtype_argument, &dtype, &wanted)) {
     return nullptr;
+  }
   Tensor* t = tensor_from_python("tensor", data, wanted);
   finish_requires_grad(&t, requires_grad);
   return object_of(t);
@@ -234,8 +235,9 @@ PyObject* py_tensor_from_python(PyObject*, PyObject* args, PyObject* kwargs) {
 bool options(PyObject* dtype_argument, PyObject* device_argument, DType* dtype, Device* device) {
   *dtype = default_dtype();
   *device = default_device();
-  if (dtype_argument && dtype_argument != Py_None && !dtype_from_object(dtype_argument, dtype))
+  if (dtype_argument && dtype_argument != Py_None && !dtype_from_object(dtype_argument, dtype)) {
     return false;
+  }
   return !device_argument || device_argument == Py_None ||
          device_from_object(device_argument, device);
 }
@@ -247,8 +249,9 @@ PyObject* py_tensor_empty(PyObject*, PyObject* args, PyObject* kwargs) {
   int64_t sizes[kMaxDims];
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO", const_cast<char**>(names), &sizes_argument,
                                    &dtype_argument, &device_argument) ||
-      !options(dtype_argument, device_argument, &dtype, &device))
+      !options(dtype_argument, device_argument, &dtype, &device)) {
     return nullptr;
+  }
   const int ndim = parse_sizes("empty", sizes_argument, sizes);
   return ndim < 0 ? nullptr : object_of(tensor_empty(dtype, device, ndim, sizes));
 }
@@ -277,8 +280,9 @@ PyObject* py_tensor_empty_strided(PyObject*, PyObject* args, PyObject* kwargs) {
                                    &sizes_argument, &strides_argument, &dtype_argument,
                                    &device_argument) ||
       !options(dtype_argument, device_argument, &dtype, &device) ||
-      !parse_geometry("empty_strided", sizes_argument, strides_argument, &ndim, sizes, strides))
+      !parse_geometry("empty_strided", sizes_argument, strides_argument, &ndim, sizes, strides)) {
     return nullptr;
+  }
   const int64_t bytes = required_bytes("empty_strided", dtype, ndim, sizes, strides, 0);
   Storage* storage = bytes < 0 ? nullptr : storage_new(bytes, device);
   if (!storage) return nullptr;
@@ -305,8 +309,9 @@ PyObject* py_tensor_alias(PyObject*, PyObject* args, PyObject* kwargs) {
   int ndim;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO|O", const_cast<char**>(names), TensorType,
                                    &source, &sizes_argument, &strides_argument, &offset_argument) ||
-      !parse_geometry("as_strided", sizes_argument, strides_argument, &ndim, sizes, strides))
+      !parse_geometry("as_strided", sizes_argument, strides_argument, &ndim, sizes, strides)) {
     return nullptr;
+  }
   Tensor* t = tensor_of(source);
   int64_t offset = t->offset;
   if (offset_argument != Py_None) {
@@ -330,11 +335,13 @@ PyObject* py_tensor_from_storage(PyObject*, PyObject* args, PyObject* kwargs) {
                                    &strides_argument, &offset) ||
       !dtype_from_object(dtype_argument, &dtype) ||
       !parse_geometry("tensor_from_storage", sizes_argument, strides_argument, &ndim, sizes,
-                      strides))
+                      strides)) {
     return nullptr;
+  }
   Storage* storage = untyped_storage_target(storage_argument);
-  if (!storage || !fits("tensor_from_storage", storage, dtype, ndim, sizes, strides, offset))
+  if (!storage || !fits("tensor_from_storage", storage, dtype, ndim, sizes, strides, offset)) {
     return nullptr;
+  }
   storage_incref(storage);
   return object_of(tensor_new(storage, dtype, storage->device, ndim, sizes, strides, offset));
 }
@@ -347,13 +354,15 @@ PyObject* py_tensor_set(PyObject*, PyObject* args) {
   if (!PyArg_ParseTuple(args, "O!OOOO", TensorType, &tensor, &storage_argument, &sizes_argument,
                         &strides_argument, &offset_argument) ||
       !parse_int64("set_", offset_argument, &offset) ||
-      !parse_geometry("set_", sizes_argument, strides_argument, &ndim, sizes, strides))
+      !parse_geometry("set_", sizes_argument, strides_argument, &ndim, sizes, strides)) {
     return nullptr;
+  }
   Tensor* t = tensor_of(tensor);
   Storage* storage = untyped_storage_target(storage_argument);
   if (!storage || !settle_stream("set_") ||
-      !fits("set_", storage, t->dtype, ndim, sizes, strides, offset))
+      !fits("set_", storage, t->dtype, ndim, sizes, strides, offset)) {
     return nullptr;
+  }
   if (storage->device.kind != t->device.kind) {
     PyErr_SetString(PyExc_RuntimeError,
                     "[set_] Attempted to set the storage of a tensor to a storage on a different "
@@ -367,8 +376,9 @@ PyObject* py_tensor_set(PyObject*, PyObject* args) {
   }
   storage_incref(storage);
   t->value_id = -1;
-  if (!tensor_fill(t, storage, t->dtype, storage->device, ndim, sizes, strides, offset))
+  if (!tensor_fill(t, storage, t->dtype, storage->device, ndim, sizes, strides, offset)) {
     return nullptr;
+  }
   return Py_NewRef(tensor);
 }
 
@@ -485,8 +495,9 @@ auto of_resolved(Tensor* t, F function) -> decltype(function(t)) {
 }  // namespace
 
 PyObject* tensor_item(Tensor* t) {
-  if (t->flags & kLazy) [[unlikely]]
+  if (t->flags & kLazy) [[unlikely]] {
     return of_resolved(t, tensor_item);
+  }
   if (t->device.kind != DeviceKind::CPU) {
     PyErr_SetString(PyExc_RuntimeError,
                     "[item] Tensor.item() cannot be called on meta tensors\n"
@@ -499,18 +510,20 @@ PyObject* tensor_item(Tensor* t) {
 }
 
 PyObject* tensor_to_list(Tensor* t) {
-  if (t->flags & kLazy) [[unlikely]]
+  if (t->flags & kLazy) [[unlikely]] {
     return of_resolved(t, tensor_to_list);
+  }
   if (!has_data("tolist", t)) return nullptr;
   return list_of(t, 0, t->numel == 0 ? nullptr : t->data());
 }
 
 Tensor* tensor_from_python(const char* op, PyObject* data, const DType* dtype) {
   if (is_tensor(data)) {
-    if (tensor_of(data)->flags & kLazy) [[unlikely]]
+    if (tensor_of(data)->flags & kLazy) [[unlikely]] {
       return of_resolved(tensor_of(data), [&](Tensor* copy) {
         return tensor_from_python(op, reinterpret_cast<PyObject*>(copy), dtype);
       });
+    }
     return copy_converted(tensor_of(data), dtype ? *dtype : tensor_of(data)->dtype);
   }
   if (numpy_array(data)) {

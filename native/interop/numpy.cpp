@@ -52,8 +52,9 @@ bool check_strides(const char* op, const Py_buffer* view) {
   if (reinterpret_cast<uintptr_t>(view->buf) %
               static_cast<uintptr_t>(view->itemsize > 8 ? 8 : view->itemsize) !=
           0 &&
-      view->len > 0)
+      view->len > 0) {
     problem = "the data of the given numpy array is not aligned to its element size.";
+  }
   if (!problem) return true;
   PyErr_Format(PyExc_ValueError, "[%s] %s\nhint: pass array.copy()", op, problem);
   return false;
@@ -127,15 +128,17 @@ PyObject* to_numpy(Tensor* t, bool force) {
 PyObject* method_numpy(PyObject* self, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"force", nullptr};
   int force = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$p", const_cast<char**>(names), &force))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$p", const_cast<char**>(names), &force)) {
     return nullptr;
+  }
   return to_numpy(tensor_of(self), force != 0);
 }
 PyObject* method_array(PyObject* self, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"dtype", "copy", nullptr};
   PyObject *dtype = Py_None, *copy = Py_None;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO", const_cast<char**>(names), &dtype, &copy))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO", const_cast<char**>(names), &dtype, &copy)) {
     return nullptr;
+  }
   PyObject* array = to_numpy(tensor_of(self), false);
   if (array && dtype != Py_None) {  // positional: dtype, order, casting, subok, copy
     PyObject* converted =
@@ -194,8 +197,9 @@ PyObject* py_frombuffer(PyObject*, PyObject* args, PyObject* kwargs) {
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOp", const_cast<char**>(names), &buffer,
                                    &dtype_argument, &number, &start, &requires_grad) ||
       (number && !parse_int64("frombuffer", number, &count)) ||
-      (start && !parse_int64("frombuffer", start, &offset)))
+      (start && !parse_int64("frombuffer", start, &offset))) {
     return nullptr;
+  }
   if (!dtype_argument) {
     PyErr_SetString(PyExc_TypeError,
                     "[frombuffer] missing required keyword argument 'dtype'\n"
@@ -219,8 +223,9 @@ PyObject* py_frombuffer(PyObject*, PyObject* args, PyObject* kwargs) {
       PyErr_WarnEx(PyExc_UserWarning,
                    "The given buffer is not writable, and flambeau does not support non-writable "
                    "tensors. Writing to this tensor is undefined behaviour: copy the buffer first.",
-                   1) < 0)
+                   1) < 0) {
     good = false;
+  }
   char* data = static_cast<char*>(view->buf) + offset;
   if (good &&
       reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(item > 8 ? 8 : item) != 0) {
@@ -255,8 +260,9 @@ PyObject* py_as_tensor(PyObject*, PyObject* args, PyObject* kwargs) {
   PyObject *data, *dtype_argument = Py_None;
   DType dtype = DType::F32;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O", const_cast<char**>(names), &data,
-                                   &dtype_argument))
+                                   &dtype_argument)) {
     return nullptr;
+  }
   const bool wanted = dtype_argument != Py_None;
   if (wanted && !dtype_from_object(dtype_argument, &dtype)) return nullptr;
   if (is_tensor(data)) {
@@ -352,8 +358,9 @@ Tensor* tensor_from_numpy(const char* op, PyObject* array) {
                    "The given NumPy array is not writable, and flambeau does not support "
                    "non-writable tensors. Writing to this tensor is undefined behaviour: copy the "
                    "array first.",
-                   1) < 0)
+                   1) < 0) {
     good = false;
+  }
   if (good && view->ndim > kMaxDims) {
     PyErr_Format(PyExc_ValueError, "[%s] too many dimensions: the limit is %d", op, kMaxDims);
     good = false;

@@ -637,8 +637,9 @@ template <typename T, bool kVectors>
 const char* svd(const RoutineContext& c) {
   using R = RealOf<T>;
   const int64_t batch = c.n[0], rows = c.n[1], columns = c.n[2];
-  if (by_lapack(std::min(rows, columns), Least<T, kVectors>::kSingular))
+  if (by_lapack(std::min(rows, columns), Least<T, kVectors>::kSingular)) {
     return lapack_svd<T>(c, kVectors);
+  }
   const bool full = kVectors && c.n[3] != 0, wide = rows < columns;
   const int64_t m = std::max(rows, columns), n = std::min(rows, columns), want = full ? m : n;
   Failures failures;

@@ -175,8 +175,9 @@ void solve_columns(const RoutineContext& c, const BlockedFullRank<T>& problem, S
                   transpose(matrix, m, n, a);
                   transpose(pointer<T>(c, 1) + b * m * columns, m, columns, x);
                   if (!problem.solve(a, room.part<T>(1), x, room.part<T>(3), room.part<T>(4),
-                                     room.part<double>(5)))
+                                     room.part<double>(5))) {
                     return;
+                  }
                   T* out = pointer<T>(c, 2) + b * n * columns;
                   for (Int i = 0; i < n; ++i) {
                     for (Int j = 0; j < columns; ++j) out[i * columns + j] = x[j * m + i];
@@ -203,20 +204,23 @@ struct LeastSquares {
     if (driver == kGels) {
       lapack<T>(Lapack::kGels, &plain, &m, &n, &columns, a, &m, b, &rows, work, &length, &info);
     } else if (driver == kGelsy) {
-      if constexpr (kIsReal<T>)
+      if constexpr (kIsReal<T>) {
         with(Lapack::kGelsy, integers, &limit, rank, work, &length);
-      else
+      } else {
         with(Lapack::kGelsy, integers, &limit, rank, work, &length, reals);
+      }
     } else if (driver == kGelsd) {
-      if constexpr (kIsReal<T>)
+      if constexpr (kIsReal<T>) {
         with(Lapack::kGelsd, values, &limit, rank, work, &length, integers);
-      else
+      } else {
         with(Lapack::kGelsd, values, &limit, rank, work, &length, reals, integers);
+      }
     } else {
-      if constexpr (kIsReal<T>)
+      if constexpr (kIsReal<T>) {
         with(Lapack::kGelss, values, &limit, rank, work, &length);
-      else
+      } else {
         with(Lapack::kGelss, values, &limit, rank, work, &length, reals);
+      }
     }
     return info;
   }
@@ -270,8 +274,9 @@ const char* lapack_least_squares(const RoutineContext& c, const std::vector<int6
                   }
                   T* out = pointer<T>(c, 2) + b * n * columns;
                   for (Int i = 0; i < n; ++i) {
-                    for (Int j = 0; j < columns; ++j)
+                    for (Int j = 0; j < columns; ++j) {
                       out[i * columns + j] = x[j * problem.rows + i];
+                    }
                   }
                   pointer<int64_t>(c, 3)[b] = found;
                   std::copy_n(values, least, pointer<R>(c, 4) + b * least);

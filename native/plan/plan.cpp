@@ -273,14 +273,15 @@ void plan_analyse_offsets(Plan* plan, const int32_t* offset_symbols, int32_t slo
     int32_t use = -1;
     if (step.op != SizeOp::Const) {
       const int32_t a = uses[step.a], b = uses[step.b];
-      if (a == -1 && (b == -1 || step.op == SizeOp::Not))
+      if (a == -1 && (b == -1 || step.op == SizeOp::Not)) {
         use = -1;
-      else if (step.op == SizeOp::Add && (a == -1 || b == -1))
+      } else if (step.op == SizeOp::Add && (a == -1 || b == -1)) {
         use = a == -1 ? b : a;
-      else if (step.op == SizeOp::Sub && b == -1)
+      } else if (step.op == SizeOp::Sub && b == -1) {
         use = a;
-      else
+      } else {
         use = -2;
+      }
     }
     uses[at++] = use;
   }

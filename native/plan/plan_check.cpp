@@ -56,19 +56,23 @@ bool check_faults(const Plan* plan) {
   for (const IndexCheck& check : plan->checks) {
     const bool number = check.slot == -1;
     if (!check_registers({check.slot}, plan->tensors, true)) return false;
-    if (check.size < 0 || check.size >= (number ? 65 : limit) || (number && check.size == 0))
+    if (check.size < 0 || check.size >= (number ? 65 : limit) || (number && check.size == 0)) {
       return bad_spec("check", "size out of range");
-    if (number && check.exempt != IndexCheck::Number)
+    }
+    if (number && check.exempt != IndexCheck::Number) {
       return bad_spec("check", "a divisor without its number");
-    if (check.exempt == IndexCheck::Number && (check.value < 0 || check.value >= plan->numbers))
+    }
+    if (check.exempt == IndexCheck::Number && (check.value < 0 || check.value >= plan->numbers)) {
       return bad_spec("check", "number out of range");
+    }
   }
   for (const IndexBound& bound : plan->bounds) {
     const bool of_input = bound.size == -1;
     if (!check_registers({bound.output}, static_cast<int64_t>(plan->outputs.size())) ||
         !check_registers({bound.size}, limit, true) ||
-        !check_registers({bound.slot}, plan->tensors, !of_input))
+        !check_registers({bound.slot}, plan->tensors, !of_input)) {
       return false;
+    }
   }
   return true;
 }
@@ -80,8 +84,9 @@ bool check_output(const Plan* plan, const OutputSpec& out) {
   if (out.sizes.size() != out.strides.size()) return bad_spec("output", "sizes and strides");
   if (!check_registers({out.nbytes}, limit, out.kind != OutputSpec::New)) return false;
   if (!check_registers({out.offset}, limit, !alias)) return false;
-  if (!check_registers({out.input}, plan->tensors, !alias && out.kind != OutputSpec::Input))
+  if (!check_registers({out.input}, plan->tensors, !alias && out.kind != OutputSpec::Input)) {
     return false;
+  }
   if (out.sizes.size() <= kMaxDims) return true;
   PyErr_Format(PyExc_RuntimeError, "[Plan] only tensors with up to %d dims are supported",
                kMaxDims);
@@ -121,18 +126,21 @@ bool check_launch(const Plan* plan, const Launch& launch, const std::vector<Buff
   const size_t count = launch.buffers.size();
   if (!check_registers(launch.buffers, static_cast<int64_t>(buffers.size())) ||
       !check_registers(launch.offsets, registers, true) ||
-      !check_registers(launch.sizes, registers))
+      !check_registers(launch.sizes, registers)) {
     return false;
+  }
   const std::vector<int32_t> single = {launch.chunks, launch.work,     launch.scratch,
                                        launch.flops,  launch.elements, launch.spare};
   if (!check_registers(single, registers, true)) return false;
   if (launch.offsets.size() != count) return bad_spec("launch", "offsets");
-  if (!launch.traffic.empty() && launch.traffic.size() != 2 * count)
+  if (!launch.traffic.empty() && launch.traffic.size() != 2 * count) {
     return bad_spec("launch", "traffic");
+  }
   if (launch.kernel && launch.chunks < 0) return bad_spec("launch", "a kernel needs chunks");
   for (const ScalarSource& s : launch.scalars) {
-    if (s.kind == ScalarSource::Argument && !check_registers({s.index}, plan->numbers))
+    if (s.kind == ScalarSource::Argument && !check_registers({s.index}, plan->numbers)) {
       return false;
+    }
   }
   return launch.packs_from == -1 || check_packing(launch, buffers);
 }
@@ -142,8 +150,9 @@ bool check_launch(const Plan* plan, const Launch& launch, const std::vector<Buff
 bool check_plan(const Plan* plan) {
   if (!check_registers(plan->guards, plan->metadata.registers()) ||
       !check_registers(plan->mutated, plan->tensors) || !check_backward(plan) ||
-      !check_faults(plan))
+      !check_faults(plan)) {
     return false;
+  }
   for (const OutputSpec& out : plan->outputs) {
     if (!check_output(plan, out)) return false;
   }
@@ -173,8 +182,9 @@ bool check_execution(const Plan* plan, const SizeProgram& program,
 bool plan_takes(const Plan* plan, size_t tensors, size_t numbers, size_t generators) {
   if (static_cast<size_t>(plan->tensors) == tensors &&
       static_cast<size_t>(plan->numbers) == numbers &&
-      static_cast<size_t>(plan->generators) == generators)
+      static_cast<size_t>(plan->generators) == generators) {
     return true;
+  }
   PyErr_Format(PyExc_RuntimeError,
                "[%s] the plan takes %d tensors, %d numbers and %d generators; the call has %zu, "
                "%zu and %zu",

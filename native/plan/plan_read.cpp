@@ -94,8 +94,9 @@ bool read_program(PyObject* record, SizeProgram* program) {
     int64_t op, a, b;
     if (triple.failed()) return false;
     if (triple.size() != 3) return bad_spec("instruction", "not (op, a, b)");
-    if (!read_i64(triple[0], &op) || !read_i64(triple[1], &a) || !read_i64(triple[2], &b))
+    if (!read_i64(triple[0], &op) || !read_i64(triple[1], &a) || !read_i64(triple[2], &b)) {
       return false;
+    }
     if (op < 0 || op > static_cast<int64_t>(SizeOp::Not)) return bad_spec("instruction", "op");
     const int64_t here = program->registers();
     if (op != 0 && (a < 0 || a >= here || b < 0 || b >= here)) {
@@ -131,8 +132,9 @@ bool read_backward(PyObject* record, PyObject* op, Plan* plan) {
   if (!op) return bad_spec("backward", "has no op");
   if (!read_records(record, "arguments", &backward->arguments, read_source) ||
       !read_list(record, "targets", &backward->targets) ||
-      !read_i32(record, "edges", &backward->edges) || !read_text(record, "name", &backward->name))
+      !read_i32(record, "edges", &backward->edges) || !read_text(record, "name", &backward->name)) {
     return false;
+  }
   backward->op = Py_NewRef(op);
   plan->backward = std::move(backward);
   return true;
@@ -141,10 +143,12 @@ bool read_backward(PyObject* record, PyObject* op, Plan* plan) {
 bool read_check(PyObject* record, IndexCheck* out) {
   int32_t exempt = 0;
   if (!read_i32(record, "slot", &out->slot) || !read_i32(record, "size", &out->size) ||
-      !read_flag(record, "strict", &out->strict) || !read_i32(record, "exempt", &exempt))
+      !read_flag(record, "strict", &out->strict) || !read_i32(record, "exempt", &exempt)) {
     return false;
-  if (exempt < IndexCheck::None || exempt > IndexCheck::Number)
+  }
+  if (exempt < IndexCheck::None || exempt > IndexCheck::Number) {
     return bad_spec("check", "unknown exemption");
+  }
   out->exempt = static_cast<IndexCheck::Exempt>(exempt);
   return read_i64(record_field(record, "value"), &out->value);
 }
@@ -170,8 +174,9 @@ bool read_structure(PyObject* structure, Plan* plan) {
 bool read_outputs(PyObject* spec, Plan* plan) {
   std::vector<int32_t> detached;
   if (!read_records(spec, "outputs", &plan->outputs, read_output) ||
-      !read_i32(spec, "visible", &plan->visible) || !read_list(spec, "detached", &detached))
+      !read_i32(spec, "visible", &plan->visible) || !read_list(spec, "detached", &detached)) {
     return false;
+  }
   const auto count = static_cast<int32_t>(plan->outputs.size());
   for (int32_t k : detached) {
     if (k < 0 || k >= count) return bad_spec("detached", "no such output");
@@ -201,8 +206,9 @@ bool read_scalar(PyObject* record, ScalarSource* out) {
   static constexpr const char* kKinds[] = {"argument", "constant"};
   PyObject* value = record_field(record, "value");
   if (!value || !read_kind(record, "kind", kKinds, &out->kind) ||
-      !read_flag(record, "as_float", &out->as_float))
+      !read_flag(record, "as_float", &out->as_float)) {
     return false;
+  }
   if (out->kind == ScalarSource::Argument) return read_i32(value, &out->index);
   if (!out->as_float) return read_i64(value, &out->constant.i);
   out->constant.d = PyFloat_AsDouble(value);
@@ -239,8 +245,9 @@ bool read_launch(PyObject* record, Launch* out) {
       !read_list(record, "offsets", &out->offsets) || !read_list(record, "sizes", &out->sizes) ||
       !read_list(record, "traffic", &out->traffic) ||
       !read_records(record, "scalars", &out->scalars, read_scalar) ||
-      !read_packing(record_field(record, "packing"), out))
+      !read_packing(record_field(record, "packing"), out)) {
     return false;
+  }
   const std::pair<const char*, int32_t*> registers[] = {
       {"chunks", &out->chunks}, {"work", &out->work},   {"scratch", &out->scratch},
       {"group", &out->group},   {"flops", &out->flops}, {"elements", &out->elements}};
@@ -266,10 +273,12 @@ bool read_plan(Plan* plan, PyObject* spec, PyObject* backward_op, PyObject* stru
   if (!read_text(spec, "name", &plan->name)) return false;
   if (!read_i32(spec, "symbols", &plan->metadata.inputs) ||
       !read_i32(spec, "tensors", &plan->tensors) || !read_i32(spec, "numbers", &plan->numbers) ||
-      !read_i32(spec, "generators", &plan->generators))
+      !read_i32(spec, "generators", &plan->generators)) {
     return false;
-  if (plan->metadata.inputs < 0 || plan->tensors < 0 || plan->numbers < 0 || plan->generators < 0)
+  }
+  if (plan->metadata.inputs < 0 || plan->tensors < 0 || plan->numbers < 0 || plan->generators < 0) {
     return bad_spec("count", "of symbols or slots is negative");
+  }
   PyObject* backward = record_field(spec, "backward");
   return backward && read_program(spec, &plan->metadata) &&
          read_list(spec, "guards", &plan->guards) && read_list(spec, "mutated", &plan->mutated) &&
@@ -290,8 +299,9 @@ bool read_execution(Plan* plan, PyObject* record) {
   if (!read_program(record, &program) || !read_records(record, "buffers", &buffers, read_buffer) ||
       !read_records(record, "launches", &launches, read_launch) ||
       !read_list(record, "written", &written) ||
-      !check_execution(plan, program, buffers, launches, written))
+      !check_execution(plan, program, buffers, launches, written)) {
     return false;
+  }
   if (plan->compiled) return true;  // another thread was faster while Python ran
   plan->execution = std::move(program);
   plan->buffers = std::move(buffers);

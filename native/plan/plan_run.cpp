@@ -201,10 +201,11 @@ inline Scalar read_scalar(const Scalar* scalars, const uint8_t* scalar_is_float,
   if (source.kind == ScalarSource::Constant) return source.constant;
   const Scalar given = scalars[source.index];
   const bool is_float = scalar_is_float[source.index];
-  if (source.as_float)
+  if (source.as_float) {
     out.d = is_float ? given.d : static_cast<double>(given.i);
-  else
+  } else {
     out.i = is_float ? static_cast<int64_t>(given.d) : given.i;
+  }
   return out;
 }
 
@@ -247,8 +248,9 @@ void run_chunks(const BoundLaunch& bound, int64_t begin, int64_t end, int worker
   }
   const int64_t start = region->clocks ? profile_now() : 0;
   ready.launch->kernel(bound.pointers, ready.sizes, bound.scalars, begin, end, scratch);
-  if (!region->clocks) [[likely]]
+  if (!region->clocks) [[likely]] {
     return;
+  }
   const int64_t finish = profile_now();
   region->clocks[&bound - region->launches].add(finish - start, worker);
   if (worker > 0) profile_piece(ready.launch->name.c_str(), start, finish);
@@ -309,8 +311,9 @@ int64_t bytes_of(const Execution& run, const Launch& launch) {
     const int32_t* const begin = launch.buffers.data();
     if (std::find(begin, begin + i, launch.buffers[i]) != begin + i) continue;
     int64_t bytes = run.buffer_bytes[launch.buffers[i]];
-    if (!launch.traffic.empty() && points >= 0)
+    if (!launch.traffic.empty() && points >= 0) {
       bytes = std::min(bytes, points * launch.traffic[2 * i]) * launch.traffic[2 * i + 1];
+    }
     total += bytes;
   }
   return total;
@@ -516,8 +519,9 @@ bool locate_buffers(const Instance* instance, const Call& call, PyObject* const*
       case BufferSpec::Input: {
         Tensor* t = call.tensors[buffer.index];
         if ((t->storage->pending || t->storage->writer) &&
-            !tensor_materialise(t, plan->name.c_str()))
+            !tensor_materialise(t, plan->name.c_str())) {
           return false;
+        }
         bases[i] = t->data();
         break;
       }
@@ -607,8 +611,9 @@ std::vector<int64_t> bytes_of_buffers(const Instance* instance, const Call& call
   for (const BufferSpec& b : instance->plan->buffers) {
     int64_t size = 0;
     if (b.kind == BufferSpec::Input) size = distinct_bytes(call.tensors[b.index]);
-    if (b.kind == BufferSpec::Output && outputs[b.index])
+    if (b.kind == BufferSpec::Output && outputs[b.index]) {
       size = distinct_bytes(reinterpret_cast<const Tensor*>(outputs[b.index]));
+    }
     if (b.kind == BufferSpec::Temporary) size = instance->registers[b.nbytes];
     bytes.push_back(size);
   }
@@ -618,16 +623,18 @@ std::vector<int64_t> bytes_of_buffers(const Instance* instance, const Call& call
 // Also after an error: part of it may be written.
 void note_outputs(const Plan* plan, PyObject* const* outputs) {
   for (size_t k = 0; k < plan->outputs.size(); ++k) {
-    if (plan->outputs[k].kind == OutputSpec::New)
+    if (plan->outputs[k].kind == OutputSpec::New) {
       ++reinterpret_cast<Tensor*>(outputs[k])->storage->writes;
+    }
   }
 }
 
 bool execute(Instance* instance, const Call& call, PyObject* const* outputs) {
   const Plan* plan = instance->plan;
   std::vector<int64_t> buffer_bytes;
-  if (profiling()) [[unlikely]]
+  if (profiling()) [[unlikely]] {
     buffer_bytes = bytes_of_buffers(instance, call, outputs);
+  }
   size_t error_count = 0;
   for (const BufferSpec& b : plan->buffers) error_count += b.kind == BufferSpec::Error;
   SmallArray<char*, kInlineBuffers> bases(plan->buffers.size());
@@ -711,10 +718,11 @@ void raise_routine_error(const char* op, ErrorKind kind, const char* text) {
   const bool memory = std::strncmp(text, kNoMemory, std::strlen(kNoMemory)) == 0;
   const auto type = steal(memory ? Py_NewRef(PyExc_MemoryError) : error_type(kind));
   if (!type) return;
-  if (text[0] == '[')
+  if (text[0] == '[') {
     PyErr_SetString(type.get(), text);
-  else
+  } else {
     PyErr_Format(type.get(), "[%s] %s", op, text);
+  }
 }
 
 Instance* instance_new(Plan* plan, const int64_t* symbols, int32_t count) {
@@ -764,7 +772,7 @@ bool instance_prepare(Instance* instance) {
 bool plan_run(Instance* instance, const Call& call, PyObject** outputs) {
   const Plan* plan = instance->plan;
   const Device device = device_of(call);
-  bool dry = device.kind == DeviceKind::Meta;                 // nothing is compiled
+  bool dry = device.kind == DeviceKind::Meta;              // nothing is compiled
   bool idle = dry_run || device.kind == DeviceKind::Null;  // nothing is launched
   if (plan->has_device) {
     for (const OutputSpec& out : plan->outputs) {

@@ -201,8 +201,9 @@ PackedEntry* entry_of(Storage* storage, const int64_t* key, int32_t words) {
 
 // A write happened since the entry was last seen.
 void start_again(PackedEntry* entry) {
-  if (entry->block && !entry->block->used)
+  if (entry->block && !entry->block->used) {
     entry->patience = std::min(2 * entry->patience, kMostPatience);
+  }
   drop(entry);
   entry->writes = entry->storage->writes;
   entry->sights = 0;
@@ -230,8 +231,9 @@ PackedUse use_of(PackedEntry* entry, int64_t nbytes) {
 }
 
 bool keepable(const Plan* plan, int32_t slot, const Storage* storage) {
-  for (int32_t written : plan->written)
+  for (int32_t written : plan->written) {
     if (written == slot) return false;
+  }
   return !storage->reached && storage->exports == 0 && (!storage->release || storage->alone) &&
          storage->data && storage->device.kind == DeviceKind::CPU;
 }
@@ -259,8 +261,9 @@ void packed_bind(const Instance* instance, const Call& call, char** bases, Packe
     const int32_t result = launch.buffers[launch.packs_to];
     const int64_t spare = launch.spare >= 0 ? instance->registers[launch.spare] : 0;
     const int64_t nbytes = spare > 0 ? spare : instance->registers[plan->buffers[result].nbytes];
-    if (keepable(plan, slot, call.tensors[slot]->storage) && nbytes > 0)
+    if (keepable(plan, slot, call.tensors[slot]->storage) && nbytes > 0) {
       uses[i] = look_up(call.tensors[slot], ready, nbytes);
+    }
     if (uses[i].block) {
       bases[result] = static_cast<char*>(uses[i].block->data);
     } else if (spare > 0) {
@@ -279,10 +282,11 @@ void packed_finish(PackedUse* uses, size_t count, bool succeeded) {
       const Guard guard(table().lock);
       PackedEntry* entry = block->entry;
       if (!uses[i].filled && entry) {
-        if (succeeded && entry->writes == entry->storage->writes)
+        if (succeeded && entry->writes == entry->storage->writes) {
           block->filled = true;
-        else
+        } else {
           detached = detach(entry);
+        }
       }
       freed = release(block);
     }
@@ -343,8 +347,9 @@ int64_t packed_limit() {
 std::vector<const void*> packed_addresses() {
   std::vector<const void*> found;
   const Guard guard(table().lock);
-  for (const PackedBlock* block = table().first; block; block = block->next)
+  for (const PackedBlock* block = table().first; block; block = block->next) {
     found.push_back(block->data);
+  }
   return found;
 }
 

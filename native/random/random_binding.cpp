@@ -46,12 +46,15 @@ bool flush_draws() {
 PyObject* generator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"device", nullptr};
   PyObject* device_argument = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &device_argument))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names),
+                                   &device_argument)) {
     return nullptr;
+  }
   Device device;
   if (device_argument && device_argument != Py_None &&
-      !device_from_object(device_argument, &device))
+      !device_from_object(device_argument, &device)) {
     return nullptr;
+  }
   auto self = steal(type->tp_alloc(type, 0));
   if (!self) return nullptr;
   auto* generator = as_generator(self.get())->generator = new (std::nothrow) SharedGenerator;

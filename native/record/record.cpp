@@ -139,9 +139,10 @@ Words stream_key(const Recorder* r, const std::vector<int32_t>& live, bool exact
   key.words.push_back(~0ull);
   for (int32_t v : live) key.words.push_back(static_cast<uint64_t>(v));
   if (!r->copies.empty()) key.words.push_back(~3ull);
-  for (const OutsideCopy& copy : r->copies)
+  for (const OutsideCopy& copy : r->copies) {
     key.words.push_back(static_cast<uint64_t>(copy.value) << 32 |
                         static_cast<uint32_t>(copy.original));
+  }
   return key;
 }
 
@@ -149,8 +150,9 @@ Words stream_key(const Recorder* r, const std::vector<int32_t>& live, bool exact
 
 int32_t tensor_symbols(const Record& record, const Recorder* r) {
   int32_t count = 0;
-  for (int32_t v : record.operands)
+  for (int32_t v : record.operands) {
     if (v >= 0) count += static_cast<int32_t>(r->values[v].geometry.size()) + 1;
+  }
   return count;
 }
 
@@ -228,12 +230,14 @@ Instance* add_plan(const Recorder* r, const Words& key, const Ref<>& object,
                    const std::vector<int64_t>& symbols) {
   if (!object || object.get() == Py_None) return nullptr;
   auto plan = share(reinterpret_cast<Plan*>(object.get()));
-  if (!plan_takes(plan.get(), r->externals.size(), number_count(r), object_count(r)))
+  if (!plan_takes(plan.get(), r->externals.size(), number_count(r), object_count(r))) {
     return nullptr;
+  }
   const auto count = static_cast<int32_t>(symbols.size());
   Instance* instance = instance_new(plan.get(), symbols.data(), count);
-  if (!instance && !PyErr_Occurred())
+  if (!instance && !PyErr_Occurred()) {
     PyErr_SetString(PyExc_RuntimeError, "[compile] a new plan refuses the sizes it was made for");
+  }
   StreamClasses evicted;  // released last
   StreamClass* streams = stream_classes.find(key);
   if (!streams) {
@@ -353,8 +357,9 @@ bool record_run(Recorder* r, Instance* instance, const std::vector<int32_t>& liv
   }
   if (!ok) outputs.clear();  // what is left there is in `given`
   // Only now: other threads must not see values that are still being computed.
-  for (size_t k = 0; k < live.size() && ok; ++k)
+  for (size_t k = 0; k < live.size() && ok; ++k) {
     settle(r->states[r->values[live[k]].state].storage);
+  }
   return ok;
 }
 
@@ -426,10 +431,12 @@ bool run_records(Recorder* r, size_t* done) {
   PrivateMemory memory(r);
   Refs<Tensor> tensors(r->values.size());
   bool ok = true;
-  for (size_t v = 0; v < r->values.size() && ok; ++v)
+  for (size_t v = 0; v < r->values.size() && ok; ++v) {
     ok = (tensors.values[v] = memory.tensor(r->values[v])) != nullptr;
-  for (size_t i = *done = 0; i < r->records.size() && ok; *done = i += ok)
+  }
+  for (size_t i = *done = 0; i < r->records.size() && ok; *done = i += ok) {
     ok = run_record(r, i, tensors.values);
+  }
   for (size_t i = 0; i < *done; ++i) memory.publish(r->records[i]);
   return ok;
 }
@@ -488,8 +495,9 @@ bool record_flush(Recorder* r, const char* reason) {
   record_wait(r);
   if (r->interrupted && !record_resume_flush(r)) return false;
   if (r->kept) return region_recompute(r, reason);
-  if (r->flusher != 0)
+  if (r->flusher != 0) {
     return true;  // its own flush wants a value that is not there: the caller says so
+  }
   if (r->records.empty()) {
     record_forget(r);
     return true;
@@ -567,15 +575,16 @@ void let_others_run() {
 }  // namespace
 
 void record_wait(const Recorder* r) {
-  while (record_flushed_elsewhere(r)) [[unlikely]]
+  while (record_flushed_elsewhere(r)) [[unlikely]] {
     let_others_run();
+  }
 }
 
 bool record_settle(Storage* storage, const char* reason) {
-  while (storage->pending && storage->recorder && record_flushed_elsewhere(storage->recorder))
+  while (storage->pending && storage->recorder && record_flushed_elsewhere(storage->recorder)) {
     let_others_run();  // another thread is computing it
-  return !storage->pending || !storage->recorder ||
-         record_flush(storage->recorder, reason);
+  }
+  return !storage->pending || !storage->recorder || record_flush(storage->recorder, reason);
 }
 
 namespace {
@@ -588,10 +597,11 @@ RegionEnd finish_region(Recorder* r, const char* reason) {
   const RegionEnd end = region_finish(r);
   if (end == RegionEnd::Plain) return end;
   ++stream_flushes;
-  if (end == RegionEnd::Failed)
+  if (end == RegionEnd::Failed) {
     abandon(r, 0);
-  else
+  } else {
     observe(reason, records, builds == stream_builds);  // may raise; Done stays Done
+  }
   return end;
 }
 

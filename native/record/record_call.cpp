@@ -156,8 +156,9 @@ bool is_copy_of(const Recorder* r, const Value& v, const Tensor* t) {
 int32_t find_copy(const Recorder* r, const Tensor* t) {
   const auto found = r->state_of.find(t->storage);
   if (found == r->state_of.end()) return -1;
-  for (int32_t i = r->states[found->second].copies; i >= 0; i = r->copies[i].next)
+  for (int32_t i = r->states[found->second].copies; i >= 0; i = r->copies[i].next) {
     if (is_copy_of(r, r->values[r->copies[i].value], t)) return i;
+  }
   return -1;
 }
 
@@ -247,9 +248,11 @@ const int64_t* geometry_of(const Instance* instance, size_t output) {
 int64_t new_bytes(const Instance* instance) {
   int64_t bytes = 0;
   const auto& outputs = instance->plan->outputs;
-  for (size_t k = 0; k < outputs.size(); ++k)
-    if (outputs[k].kind == OutputSpec::New)
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    if (outputs[k].kind == OutputSpec::New) {
       bytes += geometry_of(instance, k)[2 * outputs[k].sizes.size()];
+    }
+  }
   return bytes;
 }
 
@@ -285,8 +288,9 @@ Way way_of(Recorder* r, const Instance* instance, const Call& call, RecordPlace 
     }
     if (only_views(plan)) return Way::Eagerly;
     if (plan->offset_sensitive || plan->has_views || t->storage->parameter ||
-        span_of(t) > kMaxCopy || cheaper_at_once(r, instance, forward, t))
+        span_of(t) > kMaxCopy || cheaper_at_once(r, instance, forward, t)) {
       way = Way::ReadAtOnce;
+    }
   }
   return way;
 }
@@ -305,8 +309,9 @@ Tensor* make_output(Recorder* r, const Instance* instance, const Call& call, siz
     return tensor_alias(base, spec.dtype, ndim, g, g + ndim, offset);
   }
   Device device = spec.device;
-  if (!spec.own_device && call.tensor_count > 0 && call.tensors[0])
+  if (!spec.own_device && call.tensor_count > 0 && call.tensors[0]) {
     device = call.tensors[0]->device;
+  }
   Storage* storage = storage_pending(g[2 * ndim], device, r);
   return storage ? tensor_new(storage, spec.dtype, device, ndim, g, g + ndim, 0) : nullptr;
 }
@@ -399,10 +404,12 @@ Resolve resolve_operands(Recorder* r, Draft* draft, const Plan* plan, const Call
                          Record* record) {
   record->operands.assign(static_cast<size_t>(call.tensor_count), -1);
   Resolve state = Resolve::Ok;
-  for (int32_t i = 0; i < call.tensor_count && state == Resolve::Ok; ++i)
+  for (int32_t i = 0; i < call.tensor_count && state == Resolve::Ok; ++i) {
     if (call.tensors[i]) state = draft->operand(i, &record->operands[i]);
-  for (int32_t slot : plan->mutated)
+  }
+  for (int32_t slot : plan->mutated) {
     if (state == Resolve::Ok && !writable(r, record->operands[slot])) state = Resolve::MustFlush;
+  }
   return state;
 }
 
@@ -442,9 +449,11 @@ void note_writes(Recorder* r, Record* record, const Call& call) {
     r->states[state].latest = id;
     t->value_id = id;
     t->record_epoch = r->epoch;
-    for (size_t k = 0; k < plan->outputs.size(); ++k)
-      if (plan->outputs[k].kind == OutputSpec::Input && plan->outputs[k].input == slot)
+    for (size_t k = 0; k < plan->outputs.size(); ++k) {
+      if (plan->outputs[k].kind == OutputSpec::Input && plan->outputs[k].input == slot) {
         record->results[k] = id;
+      }
+    }
   }
 }
 
@@ -453,8 +462,9 @@ void append(Recorder* r, Instance* instance, const Call& call, RecordPlace forwa
   define_outputs(r, instance->plan, outputs, record);
   instance_incref(instance);
   record->instance = instance;
-  if (forward.epoch == r->epoch && forward.index < r->records.size())
+  if (forward.epoch == r->epoch && forward.index < r->records.size()) {
     record->forward = static_cast<int32_t>(forward.index);
+  }
   record->scalars.assign(call.scalars, call.scalars + call.scalar_count);
   record->scalar_is_float.assign(call.scalar_is_float, call.scalar_is_float + call.scalar_count);
   record->objects.assign(call.objects, call.objects + call.object_count);
@@ -465,9 +475,11 @@ void append(Recorder* r, Instance* instance, const Call& call, RecordPlace forwa
 }
 
 bool run_eagerly(Instance* instance, const Call& call, PyObject** outputs) {
-  for (int32_t i = 0; i < call.tensor_count; ++i)
-    if (call.tensors[i] && !tensor_materialise(call.tensors[i], "aliased write"))
+  for (int32_t i = 0; i < call.tensor_count; ++i) {
+    if (call.tensors[i] && !tensor_materialise(call.tensors[i], "aliased write")) {
       return false;
+    }
+  }
   Recorder* recorder = std::exchange(active_recorder, nullptr);
   recorder->appended = false;
   const bool fine = plan_run(instance, call, outputs);
@@ -562,6 +574,5 @@ void record_taped(Tensor* t) {
 }
 
 void record_backward_of(RecordPlace forward) { active_recorder->forward = forward; }
-
 
 }  // namespace fb

@@ -21,9 +21,11 @@ PyObject* describe_external(const Tensor* t, int32_t value) {
 // Registers (or numbers) of the forward call that the integers (numbers) of its backward are.
 PyObject* forward_places(const Recorder* r, const Record& record, Source::Kind kind) {
   std::vector<int32_t> places;
-  if (record.forward >= 0)
-    for (const Source& s : r->records[record.forward].instance->plan->backward->arguments)
+  if (record.forward >= 0) {
+    for (const Source& s : r->records[record.forward].instance->plan->backward->arguments) {
       if (s.kind == kind) places.push_back(s.index);
+    }
+  }
   return integers(places);
 }
 
@@ -66,8 +68,9 @@ PyObject* list_of(const std::vector<T>& items, F&& describe) {
 
 PyObject* describe_stream(const Recorder* r, const std::vector<int32_t>& live, bool with_numbers) {
   std::vector<int32_t> values(r->externals.size());
-  for (size_t v = 0; v < r->values.size(); ++v)
+  for (size_t v = 0; v < r->values.size(); ++v) {
     if (r->values[v].kind == Value::External) values[r->values[v].source] = static_cast<int32_t>(v);
+  }
   size_t slot = 0;
   PyObject* externals =
       list_of(r->externals, [&](const Tensor* t) { return describe_external(t, values[slot++]); });

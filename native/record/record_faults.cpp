@@ -35,8 +35,9 @@ bool all_inside(const T* at, const Tensor* t, int dim, const Range& range) {
   const int64_t count = t->sizes()[dim], step = t->strides()[dim];
   for (int64_t i = 0; i < count; ++i) {
     const T* here = at + i * step;
-    if (!(dim + 1 == t->ndim ? inside(here, range) : all_inside(here, t, dim + 1, range)))
+    if (!(dim + 1 == t->ndim ? inside(here, range) : all_inside(here, t, dim + 1, range))) {
       return false;
+    }
   }
   return true;
 }
@@ -95,8 +96,9 @@ Maker maker_of(const Recorder* r, int32_t id) {
   for (size_t i = r->records.size(); i-- > 0;) {
     const auto& results = r->records[i].results;
     const auto* place = std::find(results.begin(), results.end(), id);
-    if (place != results.end() && !passes(r->records[i], id))
+    if (place != results.end() && !passes(r->records[i], id)) {
       return {&r->records[i], static_cast<size_t>(place - results.begin())};
+    }
   }
   return {nullptr, 0};
 }
@@ -120,8 +122,9 @@ bool bounded(const Recorder* r, const Tensor* t, const Range& range) {
       return b.output == static_cast<int32_t>(maker.output);
     });
     if (bound == bounds.end()) return false;
-    if (bound->size >= 0)
+    if (bound->size >= 0) {
       return instance->registers[static_cast<size_t>(bound->size)] <= range.high;
+    }
     id = maker.record->operands[static_cast<size_t>(bound->slot)];
   }
 }

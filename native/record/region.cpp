@@ -143,16 +143,18 @@ bool fit_node(const Recorder* r, Node* node) {
 
 uint64_t number_outer(Region* region, const Edge& edge) {
   const Edge end = front_of(edge);
-  for (size_t i = 0; i < region->outer.size(); ++i)
+  for (size_t i = 0; i < region->outer.size(); ++i) {
     if (region->outer[i].node == end.node && region->outer[i].index == end.index) return i;
+  }
   region->outer.push_back(end);
   return region->outer.size() - 1;
 }
 
 bool walk_nodes(const Recorder* r, const Census& census, Region* region) {
   std::unordered_set<Node*> seen;
-  for (const Tensor* t : region->roots)
+  for (const Tensor* t : region->roots) {
     if (seen.insert(t->autograd->node).second) region->nodes.push_back(t->autograd->node);
+  }
   for (size_t i = 0; i < region->nodes.size(); ++i) {
     Node* node = region->nodes[i];
     if (!fit_node(r, node)) return false;
@@ -288,11 +290,13 @@ bool find_gradients(Recorder* r, const Parts& parts, Found* found) {
   bool fine = found->grads && found->held;
   found->sums = r->records.size();
   for (size_t i = 0; fine && i < parts.size(); ++i) {
-    if (parts[i].size() > kSummands)
+    if (parts[i].size() > kSummands) {
       fine = append_sum(r, found, parts[i], i);
-    else
-      for (const auto& part : parts[i])
-        fine = fine && append_gradient(r, found->grads.get(), part.get(), i);
+      continue;
+    }
+    for (const auto& part : parts[i]) {
+      fine = fine && append_gradient(r, found->grads.get(), part.get(), i);
+    }
   }
   return fine;
 }
@@ -330,8 +334,9 @@ PyObject* build_joint(void* context) {
   const uint32_t epoch = r->epoch;
   Refs<Tensor> seeds;
   std::vector<Edge> roots;
-  for (const Tensor* t : region.roots)
+  for (const Tensor* t : region.roots) {
     roots.push_back({t->autograd->node, t->autograd->output_index});
+  }
   active_recorder = r;
   r->symbolic = true;
   PyObject* plan = nullptr;
@@ -353,9 +358,11 @@ PyObject* build_joint(void* context) {
 // ---------------------------------------------------------------- the node
 bool fill_saved(Node* node, const Recorder* r, const std::vector<PyObject*>& outputs) {
   std::vector<std::pair<Scalar, uint8_t>> numbers;
-  for (const Record& record : r->records)
-    for (size_t i = 0; i < record.scalars.size(); ++i)
+  for (const Record& record : r->records) {
+    for (size_t i = 0; i < record.scalars.size(); ++i) {
       numbers.emplace_back(record.scalars[i], record.scalar_is_float[i]);
+    }
+  }
   size_t saved = 0, scalars = 0;
   for (const Source& s : node->instance->plan->backward->arguments) {
     if (s.kind == Source::SavedInput || s.kind == Source::SavedOutput) {
@@ -414,8 +421,9 @@ bool attach(Recorder* r, Node* node, const Region& region) {
     root->flags &= static_cast<uint8_t>(~kIsView);
   }
   r->kept = true;
-  for (const StorageState& state : r->states)
+  for (const StorageState& state : r->states) {
     if (state.storage->writer == r) state.storage->writer = nullptr;
+  }
   r->versions.clear();
   for (const Tensor* t : r->externals) r->versions.push_back(t->storage->version);
   return true;
@@ -442,11 +450,12 @@ class Generators {
   }
   void exchange(Recorder* r) {  // with what the calls have
     size_t at = 0;
-    for (Record& record : r->records)
+    for (Record& record : r->records) {
       for (PyObject*& object : record.objects) {
         if (!object) object = Py_NewRef(Py_None);
         std::swap(object, *copies_[at++].slot());
       }
+    }
   }
 
  private:
@@ -494,8 +503,9 @@ namespace {
 // Whether the externals are what they were; what only a backward reads does not matter.
 bool repeatable(const Recorder* r) {
   std::vector<bool> read(r->externals.size(), true);
-  for (const OutsideCopy& copy : r->copies)
+  for (const OutsideCopy& copy : r->copies) {
     if (copy.original >= 0) read[static_cast<size_t>(r->values[copy.original].source)] = false;
+  }
   for (size_t i = 0; i < r->externals.size(); ++i) {
     const Storage* storage = r->externals[i]->storage;
     const auto state = r->state_of.find(r->externals[i]->storage);
@@ -524,9 +534,11 @@ bool region_recompute(Recorder* r, const char* reason) {
   if (r->flusher != 0) return true;  // it wants a value of its own: the caller says so
   if (r->interrupted && !record_resume_flush(r)) return false;
   std::vector<int32_t> live;
-  for (const StorageState& state : r->states)
-    if (state.fresh && state.storage->pending && state.storage->references.load() > 1)
+  for (const StorageState& state : r->states) {
+    if (state.fresh && state.storage->pending && state.storage->references.load() > 1) {
       live.push_back(state.latest);
+    }
+  }
   if (live.empty()) return true;
   if (!repeatable(r)) {
     PyErr_Format(PyExc_NotImplementedError,
@@ -551,9 +563,11 @@ bool hand_over(NodeExtras* from, size_t k, const Edge& root) {
     if (to->tensor_hooks.size() <= root.index) to->tensor_hooks.resize(root.index + 1u);
     to->tensor_hooks[root.index] = from->tensor_hooks[k];
   }
-  for (const RetainedOutput& kept : from->retained)
-    if (kept.index == k)
+  for (const RetainedOutput& kept : from->retained) {
+    if (kept.index == k) {
       to->retained.push_back({static_cast<uint32_t>(root.index), kept.reference});
+    }
+  }
   return true;
 }
 
@@ -574,8 +588,9 @@ bool hand_over_hooks(NodeExtras* from, Node* root) {
 }  // namespace
 
 bool region_dissolve(Node* node, uint64_t task) {
-  if (node->kind != NodeKind::Plan || !node->object || node->released || node->dissolved)
+  if (node->kind != NodeKind::Plan || !node->object || node->released || node->dissolved) {
     return true;
+  }
   NodeExtras* extras = node->extras;
   RegionTape* tape = tape_of(node);
   if (!tape) return false;
@@ -584,8 +599,9 @@ bool region_dissolve(Node* node, uint64_t task) {
   // The calls' nodes may outlive this one, whose recorder owes the values that they saved.
   if (!region_recompute(tape->recorder, "create_graph")) return false;
   if (hooked && !hand_over_hooks(extras, tape->roots.front().node)) return false;
-  for (size_t k = 0; k < tape->roots.size(); ++k)
+  for (size_t k = 0; k < tape->roots.size(); ++k) {
     if (!hand_over(extras, k, tape->roots[k])) return false;
+  }
   tape->first_task = task;
   node->dissolved = true;
   return true;
@@ -613,8 +629,9 @@ bool hand_on(const std::vector<Edge>& edges, const Parts& parts, Tensor** result
     const auto first = static_cast<size_t>(std::count_if(edges.begin(), here, same));
     const bool last = std::none_of(here + 1, edges.end(), same);
     const size_t end = last ? parts[i].size() : std::min(first + 1, parts[i].size());
-    for (size_t k = first; k < end; ++k)
+    for (size_t k = first; k < end; ++k) {
       if (!add_gradient(&results[i], Ref<Tensor>(parts[i][k]).release())) return false;
+    }
   }
   return true;
 }

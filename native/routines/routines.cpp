@@ -125,10 +125,11 @@ bool read_scalars(PyObject* scalars, std::vector<Scalar>* out) {
   for (Py_ssize_t i = 0; fast && i < PySequence_Fast_GET_SIZE(fast.get()); ++i) {
     PyObject* object = PySequence_Fast_GET_ITEM(fast.get(), i);
     Scalar value;
-    if (PyLong_Check(object))
+    if (PyLong_Check(object)) {
       value.i = PyLong_AsLongLong(object);
-    else
+    } else {
       value.d = PyFloat_AsDouble(object);
+    }
     out->push_back(value);
   }
   return !PyErr_Occurred();

@@ -43,11 +43,11 @@ struct Truth {
 
 template <typename T, Mode kMode>
 T combine_number(T old, T x) {
-  if constexpr (kMode == Mode::Max)
+  if constexpr (kMode == Mode::Max) {
     return larger(old, x);
-  else if constexpr (kMode == Mode::Min)
+  } else if constexpr (kMode == Mode::Min) {
     return smaller(old, x);
-  else if constexpr (std::is_integral_v<T>) {
+  } else if constexpr (std::is_integral_v<T>) {
     using U = std::make_unsigned_t<T>;  // wraps
     const U a = static_cast<U>(old), b = static_cast<U>(x);
     return static_cast<T>(kMode == Mode::Add ? static_cast<U>(a + b) : static_cast<U>(1u * a * b));

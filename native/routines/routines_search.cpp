@@ -25,10 +25,11 @@ const char* searchsorted(const RoutineContext& c) {
       while (low < high) {
         const int64_t middle = low + (high - low) / 2;
         const Key here = KeyOf<T>::key(sorted[middle]);
-        if (right ? here <= key : here < key)
+        if (right ? here <= key : here < key) {
           low = middle + 1;
-        else
+        } else {
           high = middle;
+        }
       }
       out[at] = low;
     }

@@ -109,8 +109,9 @@ void count_digits(const Item* items, int64_t n, int64_t* counts) {
   std::fill(counts, counts + kPasses * kDigits, int64_t{0});
   for (int64_t i = 0; i < n; ++i) {
     const uint64_t key = items[i].key();
-    for (int p = 0; p < kPasses; ++p)
+    for (int p = 0; p < kPasses; ++p) {
       ++counts[p * kDigits + (key >> (p * kDigitBits) & kDigitMask)];
+    }
   }
 }
 
@@ -294,10 +295,11 @@ const char* for_rows(int64_t rows, const RowWork& work, const Body& body) {
       if (!body(r)) fine = false;
     }
   };
-  if (work.pieces > 1)
+  if (work.pieces > 1) {
     some(0, rows);
-  else
+  } else {
     parallel(rows, std::max<int64_t>(1, kRowWork / work.n), some);
+  }
   return fine ? nullptr : kOutOfMemory;
 }
 
@@ -520,8 +522,9 @@ const char* select(const RoutineContext& c) {
   int64_t* indices = pointer<int64_t>(c, 2);
   const int64_t first = c.n[2], count = c.n[3], ties = c.n[5];
   const RowWork work(c.n[0], c.n[1]);
-  if (first < 0 || count < 0 || first > work.n - count)
+  if (first < 0 || count < 0 || first > work.n - count) {
     return c.fail(ErrorKind::Index, "place out of the row");
+  }
   if (count == 0) return nullptr;
   return for_rows(c.n[0], work, [&](int64_t r) {
     const T* row = x + r * work.n;

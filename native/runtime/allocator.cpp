@@ -640,17 +640,20 @@ char* map_huge_pages(int64_t nbytes) {
 
 void* block_allocate(int64_t nbytes) {
   void* block = allocate(nbytes);
-  if (!block && nbytes <= kRequestLimit) [[unlikely]]
+  if (!block && nbytes <= kRequestLimit) [[unlikely]] {
     block = allocate_again(nbytes);
-  if (block && profiling()) [[unlikely]]
+  }
+  if (block && profiling()) [[unlikely]] {
     profile_memory(nbytes, block);
+  }
   return block;
 }
 
 void block_free(void* block, int64_t nbytes) {
   if (!block) return;
-  if (profiling()) [[unlikely]]
+  if (profiling()) [[unlikely]] {
     profile_memory(-nbytes, block);
+  }
   if (nbytes <= kSmallLimit) {
     small().release(block, nbytes > 0 ? nbytes : 1);
   } else {
@@ -702,8 +705,9 @@ PyObject* memory_snapshot(PyObject*, PyObject*) {
   {
     Guard guard(large().lock);
     for (auto& [at, first] : large().segments) {
-      for (Block* b = first; b; b = b->next)
+      for (Block* b = first; b; b = b->next) {
         records.push_back({b->at, b->size, b->requested, b->used, b->slab, b == first});
+      }
     }
   }
   for (const void* address : packed) {

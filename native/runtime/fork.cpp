@@ -27,18 +27,21 @@ struct ForkHandlers {
   static void prepare() {
     registry().lock.lock();
     for (int level = 0; level < kLevels; ++level) {
-      for (ForkLock* each = registry().first; each; each = each->next_)
+      for (ForkLock* each = registry().first; each; each = each->next_) {
         if (each->level_ == level) each->take();
+      }
     }
   }
   static void give_back() {
-    for (ForkLock* each = registry().first; each; each = each->next_)
+    for (ForkLock* each = registry().first; each; each = each->next_) {
       if (each->level_ != kReset) each->release();
+    }
     registry().lock.unlock();
   }
   static void in_child() {
-    for (ForkLock* each = registry().first; each; each = each->next_)
+    for (ForkLock* each = registry().first; each; each = each->next_) {
       if (each->level_ == kReset) each->reset();
+    }
     give_back();
     for (int i = 0; i < registry().forgotten; ++i) registry().forget[i]();
   }
@@ -69,8 +72,9 @@ ForkLock::~ForkLock() { ForkHandlers::remove(this); }
 void in_forked_child(void (*forget)()) {
   Registry& all = ForkHandlers::registry();
   const std::lock_guard<std::mutex> guard(all.lock);
-  for (int i = 0; i < all.forgotten; ++i)
+  for (int i = 0; i < all.forgotten; ++i) {
     if (all.forget[i] == forget) return;
+  }
   if (all.forgotten < kMostForgotten) all.forget[all.forgotten++] = forget;
 }
 

@@ -68,10 +68,11 @@ class SharedLock {
   }
   // In a forked child the lock is made anew: threads that wait for it are not there, but counted.
   void unlock() {
-    if (process_ == getpid())
+    if (process_ == getpid()) {
       pthread_rwlock_unlock(&lock_);
-    else
+    } else {
       start();
+    }
   }
   void lock_shared() { pthread_rwlock_rdlock(&lock_); }
   void unlock_shared() { pthread_rwlock_unlock(&lock_); }

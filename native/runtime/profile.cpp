@@ -112,10 +112,11 @@ OwnLog* my_log() {
   const Guard guard(all->lock);
   const auto free = std::find(all->logs.begin(), all->logs.end(), nullptr);
   const auto number = free - all->logs.begin();
-  if (free == all->logs.end())
+  if (free == all->logs.end()) {
     all->logs.push_back(log);
-  else
+  } else {
     *free = log;
+  }
   own_log.owner = all;
   own_log.log = log;
   own_log.number = static_cast<int32_t>(number);
@@ -200,8 +201,9 @@ EventPlace profile_begin(EventKind kind, const char* name) {
   OwnLog* own = profile_muted ? nullptr : my_log();
   if (!own) return {};
   Ref<> frames;
-  if (kind <= EventKind::Region && profile_flags.load(std::memory_order_relaxed) & kProfileStacks)
+  if (kind <= EventKind::Region && profile_flags.load(std::memory_order_relaxed) & kProfileStacks) {
     frames = steal(current_frames());
+  }
   EventPlace place;
   {
     const Guard guard(own->log->lock);
@@ -241,8 +243,9 @@ void profile_note_result(const EventPlace& place, PyObject* result) {
   if (PyTuple_Check(result) && PyTuple_GET_SIZE(result) > 0) result = PyTuple_GET_ITEM(result, 0);
   if (!is_tensor(result)) return;
   const Autograd* a = reinterpret_cast<const Tensor*>(result)->autograd;
-  if (a && a->node && a->node->kind != NodeKind::Accumulate)
+  if (a && a->node && a->node->kind != NodeKind::Accumulate) {
     profile_note_sequence(place, a->node->sequence);
+  }
 }
 
 void profile_note_sequence(const EventPlace& place, uint64_t sequence) {

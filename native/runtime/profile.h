@@ -80,12 +80,14 @@ void profiled_body(void* context, int64_t begin, int64_t end, int worker);
 class ProfileScope {
  public:
   ProfileScope(EventKind kind, const char* name) {
-    if (profiling()) [[unlikely]]
+    if (profiling()) [[unlikely]] {
       place_ = profile_begin(kind, name);
+    }
   }
   ~ProfileScope() {
-    if (place_.log >= 0) [[unlikely]]
+    if (place_.log >= 0) [[unlikely]] {
       profile_end(place_);
+    }
   }
   ProfileScope(const ProfileScope&) = delete;
   ProfileScope& operator=(const ProfileScope&) = delete;

@@ -110,8 +110,9 @@ void explain_arguments(PyObject* self, PyObject* const* args, Py_ssize_t given, 
   const auto positional = steal(
       build_tuple(static_cast<size_t>(given), [args](size_t i) { return Py_NewRef(args[i]); }));
   const auto keywords = steal(PyDict_New());
-  for (Py_ssize_t i = 0; keywords && names && i < PyTuple_GET_SIZE(names); ++i)
+  for (Py_ssize_t i = 0; keywords && names && i < PyTuple_GET_SIZE(names); ++i) {
     PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(names, i), args[given + i]);
+  }
   const auto text =
       steal(call_helper("flambeau.core.install", "wrong_argument", self, positional, keywords));
   if (text && PyUnicode_Check(text.get())) {
@@ -126,12 +127,15 @@ PyObject* shield_call(PyObject* self, PyObject* const* args, size_t flags, PyObj
   if (shield->overridable) {
     const Py_ssize_t given = PyVectorcall_NARGS(flags);
     const Py_ssize_t all = given + (names ? PyTuple_GET_SIZE(names) : 0);
-    if ((interceptors & kFunctionModes) || any_public_override(args, all, true)) [[unlikely]]
+    if ((interceptors & kFunctionModes) || any_public_override(args, all, true)) [[unlikely]] {
       return call_override(self, args, given, names);
-    if (autocasts(shield->autocast)) [[unlikely]]
+    }
+    if (autocasts(shield->autocast)) [[unlikely]] {
       return call_autocast(shield->autocast, self, args, given, names);
-    if (shield->is_operator && (interceptors & kDispatchModes)) [[unlikely]]
+    }
+    if (shield->is_operator && (interceptors & kDispatchModes)) [[unlikely]] {
       return call_dispatch(self, args, given, names);
+    }
     if (shield->direct && given == 1) {
       bool served;
       PyObject* result = call_direct(shield, args, names, &served);
@@ -145,8 +149,9 @@ PyObject* shield_call(PyObject* self, PyObject* const* args, size_t flags, PyObj
   }
   PyObject* result = at < 0 ? PyObject_Vectorcall(shield->function, args, flags, names)
                             : call_with_out(shield, args, flags, names, at);
-  if (!result && shield->is_operator && PyErr_ExceptionMatches(PyExc_AttributeError)) [[unlikely]]
+  if (!result && shield->is_operator && PyErr_ExceptionMatches(PyExc_AttributeError)) [[unlikely]] {
     explain_arguments(self, args, PyVectorcall_NARGS(flags), names);
+  }
   if (!result) hide_internals();
   return result;
 }
@@ -158,8 +163,9 @@ PyObject* shield_create(PyTypeObject* type, PyObject* args, PyObject*) {
   const char* overlap = "copy";
   int overridable = 0, direct_dim = 0, is_operator = 0;
   if (!PyArg_ParseTuple(args, "O|OpOpps", &function, &out, &overridable, &direct, &direct_dim,
-                        &is_operator, &overlap))
+                        &is_operator, &overlap)) {
     return nullptr;
+  }
   auto* self = reinterpret_cast<Shield*>(type->tp_alloc(type, 0));
   if (!self) return nullptr;
   self->vectorcall = shield_call;

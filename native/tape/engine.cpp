@@ -56,8 +56,9 @@ struct GraphTask {
   GraphTask(const GraphTask&) = delete;
   GraphTask& operator=(const GraphTask&) = delete;
   ~GraphTask() {
-    for (NodeState& s : states)
+    for (NodeState& s : states) {
       if (s.node->task == id) s.node->task = 0;
+    }
     for (Tensor*& t : grads) drop(t);
   }
 };
@@ -166,9 +167,11 @@ uint32_t pop_ready(GraphTask* task) {
 
 // ---------------------------------------------------------------- the loop
 void note_part(GraphTask* task, const NodeState& state, uint64_t output, Tensor* grad) {
-  for (int32_t c = state.capture; c >= 0; c = task->captures[c].next)
-    if (task->captures[c].output == output)
+  for (int32_t c = state.capture; c >= 0; c = task->captures[c].next) {
+    if (task->captures[c].output == output) {
       task->parts[static_cast<size_t>(c)].push_back(share(grad));
+    }
+  }
 }
 
 // Sums that the node goes on from are moved to its results.
@@ -190,8 +193,9 @@ bool push_in_order(GraphTask* task, Node* node, Released* released) {
   if (!order && PyErr_Occurred()) return false;
   const auto rank = [&](uint32_t edge) {
     const Py_ssize_t count = order ? PyTuple_GET_SIZE(order) : 0;
-    for (Py_ssize_t i = 0; i < count; ++i)
+    for (Py_ssize_t i = 0; i < count; ++i) {
       if (PyLong_AsUnsignedLong(PyTuple_GET_ITEM(order, i)) == edge) return i;
+    }
     return count;
   };
   std::stable_sort(released->begin(), released->end(),
@@ -217,10 +221,11 @@ bool distribute(GraphTask* task, Node* node, Tensor** results) {
       if (!add_gradient(&task->grads[state.first_grad + edge.index], grad)) return false;
     }
     if (--state.dependencies > 0) continue;
-    if (orders) [[unlikely]]
+    if (orders) [[unlikely]] {
       released.emplace_back(static_cast<uint32_t>(i), index);
-    else
+    } else {
       push_ready(task, index);
+    }
   }
   return released.empty() || push_in_order(task, node, &released);
 }
@@ -253,8 +258,9 @@ bool execute(GraphTask* task, uint32_t index) {
   Node* outer = std::exchange(current_node, node);
   const EventPlace event = profiling() ? profile_node(node) : EventPlace();
   bool fine = call_node(node, grads, results, task->keep_graph);
-  if (event.log >= 0) [[unlikely]]
+  if (event.log >= 0) [[unlikely]] {
     profile_end(event);
+  }
   current_node = outer;
   for (uint32_t i = 0; i < node->output_count; ++i) drop(grads[i]);
   fine = fine && distribute(task, node, results);
@@ -390,12 +396,13 @@ class Backward {  // one call of run_backward
     } else {
       OutputMetadata m;
       const bool known = node_output_metadata(edge.node, static_cast<uint32_t>(edge.index), &m);
-      if (!known || !m.sizes.empty())
+      if (!known || !m.sizes.empty()) {
         PyErr_SetString(PyExc_RuntimeError,
                         "[backward] grad can be implicitly created only for scalar outputs\n"
                         "hint: pass a gradient for each GradientEdge");
-      else
+      } else {
         grad = steal(filled(m, 1.0));
+      }
     }
     if (!grad || !meet(&task_, &edge)) return false;
     const uint32_t index = number_of(&task_, edge.node);
@@ -445,12 +452,15 @@ class Backward {  // one call of run_backward
     if (!inputs_.empty()) mark_needed(&task_, accumulate_);
     std::sort(roots_.begin(), roots_.end());
     roots_.erase(std::unique(roots_.begin(), roots_.end()), roots_.end());
-    for (uint32_t root : roots_)
+    for (uint32_t root : roots_) {
       if (task_.states[root].dependencies == 0 && wanted(root)) push_ready(&task_, root);
+    }
     if (!run_task(&task_)) return false;
-    if (wanted_parts_)
-      for (int32_t c : capture_of_)
+    if (wanted_parts_) {
+      for (int32_t c : capture_of_) {
         wanted_parts_->push_back(c < 0 ? std::vector<Ref<Tensor>>() : std::move(task_.parts[c]));
+      }
+    }
     return true;
   }
 
@@ -505,8 +515,9 @@ PyObject* run_backward(PyObject*, PyObject* args) {
   PyObject *tensors, *gradients, *inputs;
   int keep, create, allow_unused, accumulate;
   if (!PyArg_ParseTuple(args, "O!O!ppOpp", &PyTuple_Type, &tensors, &PyTuple_Type, &gradients,
-                        &keep, &create, &inputs, &allow_unused, &accumulate))
+                        &keep, &create, &inputs, &allow_unused, &accumulate)) {
     return nullptr;
+  }
   if (PyTuple_GET_SIZE(gradients) != PyTuple_GET_SIZE(tensors)) {
     PyErr_Format(PyExc_RuntimeError,
                  "[backward] got %zd tensors and %zd gradients\n"
@@ -520,21 +531,24 @@ PyObject* run_backward(PyObject*, PyObject* args) {
   {
     Backward backward(keep, create);
     bool fine = true;
-    for (Py_ssize_t i = 0; fine && i < PyTuple_GET_SIZE(tensors); ++i)
+    for (Py_ssize_t i = 0; fine && i < PyTuple_GET_SIZE(tensors); ++i) {
       fine = backward.add_root(PyTuple_GET_ITEM(tensors, i), PyTuple_GET_ITEM(gradients, i), i);
+    }
     const Py_ssize_t count = inputs == Py_None ? 0 : PyTuple_Size(inputs);
-    for (Py_ssize_t i = 0; fine && i < count; ++i)
+    for (Py_ssize_t i = 0; fine && i < count; ++i) {
       fine = backward.add_input(PyTuple_GET_ITEM(inputs, i), i, accumulate);
+    }
     fine = fine && backward.find_nodes();
     if (fine) {
       recording = !active_recorder && !anomaly_recorder && backward.captured_forward();
       if (recording) record_enter();
       fine = backward.run();
     }
-    if (fine && (accumulate || inputs == Py_None))
+    if (fine && (accumulate || inputs == Py_None)) {
       result = share(Py_None);
-    else if (fine)
+    } else if (fine) {
       result = steal(backward.captured(allow_unused));
+    }
   }
   // Gradients that only the engine held are dead by now: they stay in registers.
   if (recording && !record_leave("end of backward")) result = {};
@@ -562,8 +576,9 @@ PyObject* current_graph_task_id(PyObject*, PyObject*) {
 // Whether the running backward adds to the `.grad` of all leaves: none of those that it is part of
 // has inputs. Runs that `compile` starts do not count.
 PyObject* accumulates_gradients(PyObject*, PyObject*) {
-  for (const GraphTask* task = current_task; task; task = task->outer)
+  for (const GraphTask* task = current_task; task; task = task->outer) {
     if (!task->raw && task->has_inputs) Py_RETURN_FALSE;
+  }
   Py_RETURN_TRUE;
 }
 

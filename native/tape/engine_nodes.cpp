@@ -25,8 +25,9 @@ bool writable_alone(const Tensor* t) {
 bool layout_matches(const Tensor* leaf, const Tensor* grad) {
   if (leaf->dtype != grad->dtype || !same_shape(leaf, grad)) return false;
   if (!is_dense(leaf)) return tensor_contiguous(grad);
-  for (int i = 0; i < leaf->ndim; ++i)
+  for (int i = 0; i < leaf->ndim; ++i) {
     if (leaf->sizes()[i] > 1 && leaf->strides()[i] != grad->strides()[i]) return false;
+  }
   return true;
 }
 
@@ -340,8 +341,9 @@ bool mark_once(const BackwardSpec& backward, Node* node, Tensor** results) {
 
 bool apply_plan(Node* node, Tensor** grads, Tensor** results) {
   if (all_absent(grads, node->output_count)) return true;
-  if (node->object && (grad_mode.enabled || !takes_sums(node, results)))
+  if (node->object && (grad_mode.enabled || !takes_sums(node, results))) {
     return region_apply_tape(node, grads, results);
+  }
   const BackwardSpec& backward = *node->instance->plan->backward;
   Arguments args(backward.arguments.size());
   if (!push_arguments(&args, node, grads, results)) return false;
@@ -423,8 +425,9 @@ bool apply_constant(Tensor* grad, Tensor** results) {
 
 bool run_post_accumulate(Tensor* leaf) {
   const Autograd* a = leaf->autograd;
-  if (!a || !a->post_accumulate_hooks || PyObject_Length(a->post_accumulate_hooks) == 0)
+  if (!a || !a->post_accumulate_hooks || PyObject_Length(a->post_accumulate_hooks) == 0) {
     return true;
+  }
   const auto list = steal(values_of(a->post_accumulate_hooks));
   for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list.get()); ++i) {
     const auto result = steal(PyObject_CallOneArg(PyList_GET_ITEM(list.get(), i), object_of(leaf)));
@@ -469,8 +472,9 @@ bool apply_node(Node* node, Tensor** grads, Tensor** results) {
 bool expandable(const Tensor* grad, const OutputMetadata& to) {
   if (to.sizes.size() > grad->ndim) return false;
   const size_t lead = grad->ndim - to.sizes.size();
-  for (size_t i = 0; i < to.sizes.size(); ++i)
+  for (size_t i = 0; i < to.sizes.size(); ++i) {
     if (to.sizes[i] != 1 && to.sizes[i] != grad->sizes()[lead + i]) return false;
+  }
   return true;
 }
 

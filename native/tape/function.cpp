@@ -16,8 +16,9 @@ Tensor* tensor_at(PyObject* tuple, Py_ssize_t i) {
 }
 
 bool contains(PyObject* tuple, const Tensor* t) {
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i)
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
     if (tensor_at(tuple, i) == t) return true;
+  }
   return false;
 }
 
@@ -82,9 +83,11 @@ bool save_all(Node* node, PyObject* saved, PyObject* outputs) {
       return false;
     }
     uint16_t output = 0;
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(outputs) && !output; ++k)
-      if (tensor_at(outputs, k) == t && t->autograd && t->autograd->node == node)
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(outputs) && !output; ++k) {
+      if (tensor_at(outputs, k) == t && t->autograd && t->autograd->node == node) {
         output = static_cast<uint16_t>(k + 1);
+      }
+    }
     if (!save_tensor(node, static_cast<size_t>(i), t, output)) return false;
   }
   return true;
@@ -138,8 +141,9 @@ PyObject* finish_output(const FunctionCall& call, Py_ssize_t k) {
   call.node->extras->outputs[index] = std::move(m);
   if (is_dirty) {
     if (differentiable &&
-        (!check_inplace_on(t, true) || !rebase_history(t, call.node, index, SIZE_MAX)))
+        (!check_inplace_on(t, true) || !rebase_history(t, call.node, index, SIZE_MAX))) {
       return nullptr;
+    }
     return Py_NewRef(item);
   }
   if (is_input) {  // returned as it came: an alias gets the history, the input keeps its own
@@ -156,8 +160,9 @@ PyObject* finish_output(const FunctionCall& call, Py_ssize_t k) {
   }
   if (differentiable) {
     set_history(t, call.node, index);
-    if (t->autograd && t->autograd->base)
+    if (t->autograd && t->autograd->base) {
       t->autograd->view_creation = static_cast<uint8_t>(ViewCreation::InFunction);
+    }
   } else if (call.tracked) {
     drop_history(t);
   }
@@ -171,8 +176,9 @@ PyObject* function_finish(PyObject*, PyObject* args) {
   FunctionCall call;
   if (!PyArg_ParseTuple(args, "O!O!O!O!O!O!p", NodeType, &self, &PyTuple_Type, &call.inputs,
                         &PyTuple_Type, &call.outputs, &PyTuple_Type, &saved, &PyTuple_Type,
-                        &call.dirty, &PyTuple_Type, &call.constant, &tracked))
+                        &call.dirty, &PyTuple_Type, &call.constant, &tracked)) {
     return nullptr;
+  }
   call.node = node_of(self);
   call.tracked = tracked != 0;
   const Py_ssize_t count = PyTuple_GET_SIZE(call.outputs);

@@ -160,8 +160,9 @@ Tensor* part_of_gradient(Tensor* grad, const ListGeometry& g, size_t i, bool own
   if (!copy) return nullptr;
   const int64_t item = item_size(grad->dtype);
   const char* from = static_cast<char*>(grad->storage->data) + offset * item;
-  if (copy->numel > 0)
+  if (copy->numel > 0) {
     copy_block(copy->data(), from, item, block_of(copy, copy->strides(), strides));
+  }
   return copy;
 }
 
@@ -272,10 +273,11 @@ bool list_output_metadata(const Node* node, uint32_t index, OutputMetadata* out)
   if (node->kind == NodeKind::Join) return index == 0;
   if (index >= g.starts.size()) return false;
   const auto dim = static_cast<size_t>(g.dim);
-  if (g.rule == ListRule::Unbind)
+  if (g.rule == ListRule::Unbind) {
     out->sizes.erase(out->sizes.begin() + g.dim);
-  else
+  } else {
     out->sizes[dim] = g.lengths[index];
+  }
   return true;
 }
 

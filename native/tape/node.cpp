@@ -221,16 +221,18 @@ PyObject* saved_names(Node* n) {
 PyObject* node_getattro(PyObject* self, PyObject* name) {
   PyObject* found = PyObject_GenericGetAttr(self, name);
   Node* n = node_of(self);
-  if (found || n->kind == NodeKind::Function || !PyErr_ExceptionMatches(PyExc_AttributeError))
+  if (found || n->kind == NodeKind::Function || !PyErr_ExceptionMatches(PyExc_AttributeError)) {
     return found;
+  }
   const char* text = PyUnicode_AsUTF8(name);
   if (n->kind == NodeKind::Accumulate && n->object && text && !std::strcmp(text, "variable")) {
     PyErr_Clear();
     return Py_NewRef(n->object);
   }
   if (n->kind != NodeKind::Plan) return nullptr;
-  if (!text || std::strncmp(text, "_saved_", 7) != 0 || !n->instance->plan->backward)
+  if (!text || std::strncmp(text, "_saved_", 7) != 0 || !n->instance->plan->backward) {
     return nullptr;
+  }
   PendingError error;
   found = saved_by_name(n, name);
   if (!found && !PyErr_Occurred()) error.restore();

@@ -158,8 +158,9 @@ PyObject* node_restored_gradients(Node* n, PyObject* gradients) {
   if (!view && PyErr_Occurred()) return nullptr;
   if (!view || has_inner_nodes(view)) return Py_NewRef(gradients);
   PyObject* order = PyTuple_GET_ITEM(view, 1);
-  if (!PyTuple_Check(gradients) || PyTuple_GET_SIZE(gradients) != PyTuple_GET_SIZE(order))
+  if (!PyTuple_Check(gradients) || PyTuple_GET_SIZE(gradients) != PyTuple_GET_SIZE(order)) {
     return Py_NewRef(gradients);  // an error, told where they are read
+  }
   std::vector<PyObject*> by_edge(n->edge_count, Py_None);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(order); ++i) {
     PyObject* place = PyTuple_GET_ITEM(order, i);

@@ -138,11 +138,12 @@ bool check_creation(const Tensor* view, bool indirect) {
   const auto creation = static_cast<ViewCreation>(a->view_creation);
   if (creation == ViewCreation::Default || creation == ViewCreation::Bits) return true;
   std::string prefix = "A view";
-  if (a->node)
+  if (a->node) {
     prefix = "Output " + std::to_string(a->output_index) + " of " + node_name(a->node) +
              " is a view and";
-  else if (creation == ViewCreation::NoGrad)
+  } else if (creation == ViewCreation::NoGrad) {
     prefix = "A view was created in no_grad mode and";
+  }
   const char* what = indirect ? "its base or another view of its base has been modified inplace"
                               : "is being modified inplace";
   const char* why =
@@ -417,10 +418,11 @@ void* Autograd::operator new(size_t bytes, const std::nothrow_t&) noexcept {
   return spare_autograd_count > 0 ? spare_autograds[--spare_autograd_count] : PyMem_Malloc(bytes);
 }
 void Autograd::operator delete(void* block) noexcept {
-  if (spare_autograd_count < kSpareAutograds)
+  if (spare_autograd_count < kSpareAutograds) {
     spare_autograds[spare_autograd_count++] = block;
-  else
+  } else {
     PyMem_Free(block);
+  }
 }
 
 OutputMetadata metadata_of(const Tensor* t) {
@@ -513,8 +515,9 @@ bool mark_view_as(Tensor* view, Tensor* base, ViewCreation creation) {
   const Autograd* from = base->autograd;
   Autograd* a = tensor_autograd(view);
   if (!a) return false;
-  if (from && from->base && from->view_creation)
+  if (from && from->base && from->view_creation) {
     creation = static_cast<ViewCreation>(from->view_creation);
+  }
   Tensor* root = from && from->base ? from->base : base;
   assign(a->base, share(root));
   a->view_version = view->version();
@@ -559,8 +562,9 @@ bool tape_record(const Instance* instance, const Call& call, PyObject** outputs)
   for (int32_t k = 0; k < plan->visible; ++k) {
     const OutputSpec& spec = plan->outputs[k];
     if (spec.kind != OutputSpec::New && spec.kind != OutputSpec::Alias) continue;
-    if (outputs[k] && spec.tracked && differentiable(spec.dtype))
+    if (outputs[k] && spec.tracked && differentiable(spec.dtype)) {
       set_history(tensor_of(outputs[k]), node.get(), static_cast<uint32_t>(k));
+    }
   }
   return !PyErr_Occurred();
 }
@@ -601,8 +605,9 @@ static bool has_sibling(const Plan* plan, uint32_t k) {
   const int32_t base = plan->outputs[k].input;
   for (int32_t j = 0; j < plan->visible; ++j) {
     const OutputSpec& other = plan->outputs[static_cast<size_t>(j)];
-    if (static_cast<uint32_t>(j) != k && other.kind == OutputSpec::Alias && other.input == base)
+    if (static_cast<uint32_t>(j) != k && other.kind == OutputSpec::Alias && other.input == base) {
       return true;
+    }
   }
   return false;
 }

@@ -44,8 +44,9 @@ bool parse_device(const char* text, Py_ssize_t length, uint8_t* name, int8_t* in
   int found = -1;
   for (int i = 0; i < kNameCount; ++i) {
     if (static_cast<Py_ssize_t>(std::strlen(kNames[i])) == head &&
-        std::memcmp(kNames[i], text, static_cast<size_t>(head)) == 0)
+        std::memcmp(kNames[i], text, static_cast<size_t>(head)) == 0) {
       found = i;
+    }
   }
   *index = -1;
   bool valid = length > 0;
@@ -104,8 +105,9 @@ PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"type", "index", nullptr};
   PyObject* type = nullptr;
   PyObject* index = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO", const_cast<char**>(names), &type, &index))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO", const_cast<char**>(names), &type, &index)) {
     return nullptr;
+  }
   if (!type) {
     PyErr_SetString(PyExc_TypeError, "[device] a device type is needed\nhint: device('cpu')");
     return nullptr;
@@ -151,8 +153,9 @@ PyObject* device_str(PyObject* self) {
   return PyUnicode_FromFormat("%s:%d", kNames[d->name], int{d->index});
 }
 PyObject* device_compare(PyObject* a, PyObject* b, int op) {
-  if (Py_TYPE(a) != device_type || Py_TYPE(b) != device_type || (op != Py_EQ && op != Py_NE))
+  if (Py_TYPE(a) != device_type || Py_TYPE(b) != device_type || (op != Py_EQ && op != Py_NE)) {
     Py_RETURN_NOTIMPLEMENTED;
+  }
   const bool same =
       as_device(a)->name == as_device(b)->name && as_device(a)->index == as_device(b)->index;
   return PyBool_FromLong(same == (op == Py_EQ));

@@ -203,8 +203,9 @@ DType limits_dtype(PyObject* self) { return reinterpret_cast<LimitsObject*>(self
 PyObject* limits_new(PyTypeObject* type, PyObject* args, PyObject* kwargs, bool floating) {
   static const char* names[] = {"type", nullptr};
   PyObject* object = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &object))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &object)) {
     return nullptr;
+  }
   DType dtype = default_dtype_value;
   const char* op = floating ? "finfo" : "iinfo";
   if (!object && !floating) {
@@ -523,8 +524,9 @@ DType result_type(int count, const OperandCategory* categories, const DType* dty
 bool init_dtype(PyObject* module) {
   dtype_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&dtype_spec));
   if (!dtype_type) return false;
-  if (PyModule_AddObjectRef(module, "dtype", reinterpret_cast<PyObject*>(dtype_type)) < 0)
+  if (PyModule_AddObjectRef(module, "dtype", reinterpret_cast<PyObject*>(dtype_type)) < 0) {
     return false;
+  }
   for (int i = 0; i < kDTypeCount; ++i) {
     auto* object = reinterpret_cast<DTypeObject*>(dtype_type->tp_alloc(dtype_type, 0));
     if (!object) return false;
@@ -533,22 +535,25 @@ bool init_dtype(PyObject* module) {
     dtype_table[i] = object;
     auto* as_object = reinterpret_cast<PyObject*>(object);
     if (PyModule_AddObjectRef(module, kDTypes[i].name, as_object) < 0) return false;
-    if (kDTypes[i].alias && PyModule_AddObjectRef(module, kDTypes[i].alias, as_object) < 0)
+    if (kDTypes[i].alias && PyModule_AddObjectRef(module, kDTypes[i].alias, as_object) < 0) {
       return false;
+    }
   }
   for (const DTypeInfo& each : kBareDTypes) {
     auto* object = reinterpret_cast<DTypeObject*>(dtype_type->tp_alloc(dtype_type, 0));
     if (!object) return false;
     object->value = kBare;
     object->row = &each;
-    if (PyModule_AddObjectRef(module, each.name, reinterpret_cast<PyObject*>(object)) < 0)
+    if (PyModule_AddObjectRef(module, each.name, reinterpret_cast<PyObject*>(object)) < 0) {
       return false;
+    }
   }
   PyObject* finfo = PyType_FromSpec(&finfo_spec);
   PyObject* iinfo = PyType_FromSpec(&iinfo_spec);
   if (!finfo || !iinfo || PyModule_AddObjectRef(module, "finfo", finfo) < 0 ||
-      PyModule_AddObjectRef(module, "iinfo", iinfo) < 0)
+      PyModule_AddObjectRef(module, "iinfo", iinfo) < 0) {
     return false;
+  }
   return init_named(module) && init_device(module) && PyModule_AddFunctions(module, functions) == 0;
 }
 

@@ -339,8 +339,9 @@ uint16_t float_to_half(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
   const uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u)
+  if (magnitude > 0x7f800000u) {
     return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
+  }
   if (magnitude >= 0x47800000u) return static_cast<uint16_t>(sign | 0x7c00u);  // 2^16 and beyond
   if (magnitude < 0x38800000u) {  // below 2^-14: the result is subnormal, in units of 2^-24
     // Adding 0.5 puts the unit at the last bit of the sum, so the FPU rounds to even for us.

@@ -58,8 +58,9 @@ bool plain_bound(PyObject* bound) { return bound == Py_None || PyLong_CheckExact
 Outcome read_slice(const Tensor* t, PyObject* item, Reading* r) {
   const auto* slice = reinterpret_cast<PySliceObject*>(item);
   if (r->dim >= t->ndim || !plain_bound(slice->start) || !plain_bound(slice->stop) ||
-      !plain_bound(slice->step))
+      !plain_bound(slice->step)) {
     return Outcome::Other;
+  }
   Py_ssize_t start, stop, step;
   if (PySlice_Unpack(item, &start, &stop, &step) < 0) return Outcome::Failed;
   if (step <= 0) return Outcome::Other;
@@ -183,8 +184,9 @@ PyObject* subscript_call(PyObject* callable, PyObject* const* args, size_t flags
 void subscript_dealloc(PyObject* object) {
   auto* self = reinterpret_cast<Subscript*>(object);
   for (PyObject** slot :
-       {&self->view, &self->index, &self->fill, &self->copy, &self->getitem, &self->setitem})
+       {&self->view, &self->index, &self->fill, &self->copy, &self->getitem, &self->setitem}) {
     drop(*slot);
+  }
   free_instance(object);
 }
 PyMemberDef subscript_members[] = {
@@ -202,8 +204,9 @@ PyType_Spec subscript_spec = {
 PyObject* make_subscript(PyObject*, PyObject* args) {
   PyObject *view, *index, *fill, *copy, *getitem, *setitem;
   if (!PyArg_ParseTuple(args, "O!O!O!O!OO", OpType, &view, OpType, &index, OpType, &fill, OpType,
-                        &copy, &getitem, &setitem))
+                        &copy, &getitem, &setitem)) {
     return nullptr;
+  }
   auto* self = reinterpret_cast<Subscript*>(subscript_type->tp_alloc(subscript_type, 0));
   if (!self) return nullptr;
   self->vectorcall = subscript_call;
@@ -222,8 +225,9 @@ PyObject* tensor_take_over(PyObject*, PyObject* args) {
   PyObject *target_object, *source_object;
   int written = 1;
   if (!PyArg_ParseTuple(args, "O!O!|p", TensorType, &target_object, TensorType, &source_object,
-                        &written))
+                        &written)) {
     return nullptr;
+  }
   auto* target = reinterpret_cast<Tensor*>(target_object);
   auto* source = reinterpret_cast<Tensor*>(source_object);
   if (!settle_stream("an in-place change of shape") || !tape_check_inplace(target)) return nullptr;
@@ -239,8 +243,9 @@ PyObject* tensor_take_over(PyObject*, PyObject* args) {
   }
   storage_incref(source->storage);
   if (!tensor_fill(target, source->storage, source->dtype, source->device, source->ndim,
-                   source->sizes(), source->strides(), source->offset))
+                   source->sizes(), source->strides(), source->offset)) {
     return nullptr;
+  }
   return Py_NewRef(target_object);
 }
 
@@ -248,8 +253,9 @@ PyObject* tensor_take_over(PyObject*, PyObject* args) {
 // whatever it was before. `source` stays as it is: its node may have saved it.
 PyObject* tensor_become(PyObject*, PyObject* args) {
   PyObject *target_object, *source_object;
-  if (!PyArg_ParseTuple(args, "O!O!", TensorType, &target_object, TensorType, &source_object))
+  if (!PyArg_ParseTuple(args, "O!O!", TensorType, &target_object, TensorType, &source_object)) {
     return nullptr;
+  }
   auto* target = reinterpret_cast<Tensor*>(target_object);
   auto* source = reinterpret_cast<Tensor*>(source_object);
   if (active_recorder && !tensor_materialise(source, "a result of a backend")) return nullptr;
@@ -257,8 +263,9 @@ PyObject* tensor_become(PyObject*, PyObject* args) {
   if (!to) return nullptr;
   storage_incref(source->storage);
   if (!tensor_fill(target, source->storage, source->dtype, source->device, source->ndim,
-                   source->sizes(), source->strides(), source->offset))
+                   source->sizes(), source->strides(), source->offset)) {
     return nullptr;
+  }
   constexpr uint8_t copied = kInference | kIsView | kLazy;
   target->flags = static_cast<uint8_t>((target->flags & ~copied) | (source->flags & copied));
   if (is_exact_tensor(target_object)) target->flags &= static_cast<uint8_t>(~kPythonType);

@@ -34,11 +34,13 @@ Operator reflected(Operator which) { return static_cast<Operator>(static_cast<in
 // operand.
 PyObject* operand(PyObject* object) {
   if (PyFloat_CheckExact(object) || PyLong_Check(object) || PyComplex_CheckExact(object) ||
-      is_registered_scalar(object))
+      is_registered_scalar(object)) {
     return Py_NewRef(object);
+  }
   if (is_numpy_scalar(object)) return PyObject_CallMethod(object, "item", nullptr);
-  if (numpy_array(object))
+  if (numpy_array(object)) {
     return reinterpret_cast<PyObject*>(tensor_from_numpy("as_tensor", object));
+  }
   return is_number(object) ? Py_NewRef(object) : nullptr;
 }
 PyObject* not_an_operand() {
@@ -134,15 +136,17 @@ Py_ssize_t length(PyObject* self) {
 // Whether a tensor, a key (or an element of it) or a value takes over.
 bool asks_subscript(PyObject* const* args, Py_ssize_t count) {
   if (count == 2 && (PyLong_CheckExact(args[1]) || PySlice_Check(args[1])) &&
-      is_exact_tensor(args[0]) && !(interceptors & ~kAutocast)) [[likely]]
+      is_exact_tensor(args[0]) && !(interceptors & ~kAutocast)) [[likely]] {
     return false;
+  }
   return asks_override(args[0]) || any_public_override(args + 1, count - 1, true);
 }
 
 PyObject* subscript(PyObject* self, PyObject* key) {
   PyObject* given[2] = {self, key};
-  if (asks_subscript(given, 2)) [[unlikely]]
+  if (asks_subscript(given, 2)) [[unlikely]] {
     return override_slot("__getitem__", given, 2);
+  }
   PyObject* callable = operator_required(Operator::GetItem);
   return call_object(callable, self, key);
 }
@@ -167,8 +171,9 @@ int contains(PyObject* self, PyObject* value) {
   return result ? PyObject_IsTrue(result.get()) : -1;
 }
 PyObject* iterate(PyObject* self) {
-  if (asks_override(self)) [[unlikely]]
+  if (asks_override(self)) [[unlikely]] {
     return override_slot("__iter__", &self, 1);
+  }
   if (reinterpret_cast<Tensor*>(self)->ndim == 0) {
     PyErr_SetString(PyExc_TypeError,
                     "[iter] iteration over a 0-d tensor\nhint: use item() for its value");
@@ -178,8 +183,9 @@ PyObject* iterate(PyObject* self) {
   return parts ? PyObject_GetIter(parts.get()) : nullptr;
 }
 PyObject* repr(PyObject* self) {
-  if (asks_override(self)) [[unlikely]]
+  if (asks_override(self)) [[unlikely]] {
     return override_slot("__repr__", &self, 1);
+  }
   if (PyObject* callable = operator_object(Operator::Repr)) return call_object(callable, self);
   const Tensor* t = tensor_of(self);
   const auto shape = steal(size_object(t->ndim, t->sizes()));
@@ -218,16 +224,18 @@ int truth(PyObject* self) {
 }
 // Warns, once, of a number that leaves the graph without detach(). False: the warning was raised.
 bool notes_gradient(PyObject* self) {
-  if (!grad_mode.enabled || !tensor_requires_grad(reinterpret_cast<Tensor*>(self))) [[likely]]
+  if (!grad_mode.enabled || !tensor_requires_grad(reinterpret_cast<Tensor*>(self))) [[likely]] {
     return true;
+  }
   const auto text = steal(PyUnicode_FromString(
       "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
       "Consider using tensor.detach() first."));
   return static_cast<bool>(steal(call_helper("flambeau.core.warned", "warn_once", text)));
 }
 PyObject* to_float(PyObject* self) {
-  if (asks_override(self)) [[unlikely]]
+  if (asks_override(self)) [[unlikely]] {
     return override_slot("__float__", &self, 1);
+  }
   if (!notes_gradient(self)) return nullptr;
   const auto value = steal(single(self));
   if (!value) return nullptr;
@@ -241,15 +249,17 @@ PyObject* to_float(PyObject* self) {
   return nullptr;
 }
 PyObject* to_int(PyObject* self) {
-  if (asks_override(self)) [[unlikely]]
+  if (asks_override(self)) [[unlikely]] {
     return override_slot("__int__", &self, 1);
+  }
   auto value = steal(single(self));
   if (value && PyComplex_Check(value.get())) value = steal(to_float(self));
   return value ? PyNumber_Long(value.get()) : nullptr;
 }
 PyObject* to_index(PyObject* self) {
-  if (asks_override(self)) [[unlikely]]
+  if (asks_override(self)) [[unlikely]] {
     return override_slot("__index__", &self, 1);
+  }
   auto* t = reinterpret_cast<Tensor*>(self);
   if (t->numel != 1 || !is_integral(t->dtype)) {
     PyErr_Format(PyExc_TypeError,

@@ -118,8 +118,9 @@ bool parse_int64(const char* op, PyObject* object, int64_t* out) {
 }
 
 int parse_sizes(const char* op, PyObject* object, int64_t* out) {
-  if (PyIndex_Check(object) && !PySequence_Check(object))
+  if (PyIndex_Check(object) && !PySequence_Check(object)) {
     return read_size(op, object, out) ? 1 : -1;
+  }
   const auto fast = steal(PySequence_Fast(object, "sizes must be a sequence of ints"));
   if (!fast) return -1;
   const Py_ssize_t count = PySequence_Fast_GET_SIZE(fast.get());

@@ -48,8 +48,9 @@ bool storage_allocate(Storage* storage) {
   if (storage->data || storage->nbytes == 0 || storage->device.kind != DeviceKind::CPU) return true;
   storage->data = block_allocate(storage->nbytes);
   if (!storage->data) return out_of_memory(storage->nbytes);
-  if (dry_run) [[unlikely]]
+  if (dry_run) [[unlikely]] {
     std::memset(storage->data, 0, static_cast<size_t>(storage->nbytes));
+  }
   return true;
 }
 
@@ -98,8 +99,9 @@ void storage_incref(Storage* storage) {
 void storage_decref(Storage* storage) {
   // The last owner needs no atomic read-modify-write: nobody else can be looking.
   if (storage->references.load(std::memory_order_acquire) != 1 &&
-      storage->references.fetch_sub(1, std::memory_order_acq_rel) != 1)
+      storage->references.fetch_sub(1, std::memory_order_acq_rel) != 1) {
     return;
+  }
   if (storage->packed) packed_forget(storage);
   if (storage->release) {
     storage->release(storage->release_context);

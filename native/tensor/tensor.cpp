@@ -275,8 +275,9 @@ bool check_sizes(const char* op, DType dtype, int ndim, const int64_t* sizes) {
   const int64_t numel = checked_numel(ndim, sizes);
   int64_t bytes;
   if (numel < 0) return false;
-  if (__builtin_mul_overflow(numel, item_size(dtype), &bytes))
+  if (__builtin_mul_overflow(numel, item_size(dtype), &bytes)) {
     return overflow_error(op, ndim, sizes);
+  }
   return true;
 }
 
@@ -372,20 +373,23 @@ static bool answers_below(const Tensor* t) {
 
 // Dispatch modes and types that answer for their data make the alias themselves, below gradients.
 Tensor* tensor_detach_shown(Tensor* source) {
-  if ((interceptors & kDispatchModes) || answers_below(source)) [[unlikely]]
+  if ((interceptors & kDispatchModes) || answers_below(source)) [[unlikely]] {
     return tensor_of(ask_dispatch("_detach", source));
+  }
   return tensor_alias_as(TensorType, source);
 }
 
 PyObject* tensor_item_shown(Tensor* t) {
-  if (interceptors & kDispatchModes) [[unlikely]]
+  if (interceptors & kDispatchModes) [[unlikely]] {
     return ask_dispatch("_item", t);
+  }
   return tensor_item(t);
 }
 
 Tensor* tensor_detach(Tensor* source) {
-  if (answers_below(source)) [[unlikely]]
+  if (answers_below(source)) [[unlikely]] {
     return tensor_of(ask_dispatch("_detach", source));
+  }
   return tensor_alias_as(TensorType, source);
 }
 

@@ -26,8 +26,9 @@ bool wrap_dim(PyObject* argument, int ndim, int* out) {
 PyObject* geometry(PyObject* self, PyObject* args, PyObject* kwargs, bool strides) {
   static const char* names[] = {"dim", nullptr};
   PyObject* dim = Py_None;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &dim))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &dim)) {
     return nullptr;
+  }
   Tensor* t = tensor_of(self);
   const int64_t* values = strides ? t->strides() : t->sizes();
   if (dim != Py_None) {
@@ -79,8 +80,9 @@ bool channels_last(const Tensor* t, int ndim) {
 PyObject* method_is_contiguous(PyObject* self, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"memory_format", nullptr};
   PyObject* format = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &format))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &format)) {
     return nullptr;
+  }
   const int number = format ? memory_format_number(format) : 0;
   if (number < 0) {
     PyErr_Format(PyExc_TypeError,
@@ -241,8 +243,9 @@ int set_requires_grad(PyObject* self, PyObject* value, void*) {
 PyObject* method_requires_grad(PyObject* self, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"requires_grad", nullptr};
   PyObject* value = Py_True;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &value))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &value)) {
     return nullptr;
+  }
   if (!PyBool_Check(value)) {
     PyErr_Format(PyExc_TypeError,
                  "[requires_grad_] requires_grad must be bool, not %s\nhint: True or False",
@@ -286,8 +289,9 @@ PyObject* get_backward_hooks(PyObject* self, void*) {
   const Autograd* a = tensor_of(self)->autograd;
   PyObject* hooks = a ? a->hooks : nullptr;
   const NodeExtras* extras = a && a->node ? a->node->extras : nullptr;
-  if (extras && a->output_index < extras->tensor_hooks.size())
+  if (extras && a->output_index < extras->tensor_hooks.size()) {
     hooks = extras->tensor_hooks[a->output_index].get();
+  }
   return Py_NewRef(hooks ? hooks : Py_None);
 }
 PyObject* method_is_view(PyObject* self, PyObject*) {
@@ -316,18 +320,21 @@ PyObject* get_grad(PyObject* self, void*) {
                    "Its .grad attribute won't be populated during autograd.backward(). If you "
                    "indeed want the .grad field to be populated for a non-leaf Tensor, use "
                    ".retain_grad() on the non-leaf Tensor.",
-                   1) < 0)
+                   1) < 0) {
     return nullptr;
+  }
   return Py_NewRef(a && a->grad ? object_of(a->grad) : Py_None);
 }
 const char* grad_mismatch(const Tensor* t, const Tensor* grad) {
   if (t == grad) return "can't assign Variable as its own grad";
   if (t->dtype != grad->dtype) return "assigned grad has data of a different type";
-  if (t->device.kind != grad->device.kind)
+  if (t->device.kind != grad->device.kind) {
     return "assigned grad has data located on a different device";
+  }
   if (t->ndim != grad->ndim ||
-      std::memcmp(t->sizes(), grad->sizes(), sizeof(int64_t) * t->ndim) != 0)
+      std::memcmp(t->sizes(), grad->sizes(), sizeof(int64_t) * t->ndim) != 0) {
     return "assigned grad has data of a different size";
+  }
   return nullptr;
 }
 int set_grad(PyObject* self, PyObject* value, void*) {
@@ -410,8 +417,9 @@ int set_data(PyObject* self, PyObject* value, void*) {
 }
 
 bool subclass_argument(const char* op, PyObject* cls) {
-  if (PyType_Check(cls) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), TensorType))
+  if (PyType_Check(cls) && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), TensorType)) {
     return true;
+  }
   PyErr_Format(PyExc_TypeError,
                "[%s] cls must be a type that inherits from Tensor\nhint: class MyTensor(Tensor)",
                op);
@@ -423,8 +431,9 @@ PyObject* make_subclass(PyObject*, PyObject* args, PyObject* kwargs) {
   int requires_grad = 0;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|p", const_cast<char**>(names), &cls, &data,
                                    &requires_grad) ||
-      !subclass_argument("_make_subclass", cls))
+      !subclass_argument("_make_subclass", cls)) {
     return nullptr;
+  }
   if (!is_tensor(data)) {
     PyErr_Format(PyExc_TypeError, "[_make_subclass] data must be a tensor: got %s\nhint: tensor(x)",
                  Py_TYPE(data)->tp_name);

@@ -89,15 +89,17 @@ PyObject* storage_python_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
   PyObject* size = nullptr;
   PyObject* device_argument = nullptr;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$O", const_cast<char**>(names), &size,
-                                   &device_argument))
+                                   &device_argument)) {
     return nullptr;
+  }
   if (size && (!PyIndex_Check(size) || is_tensor(size))) return storage_from_sequence(size);
   const Py_ssize_t nbytes = size ? PyNumber_AsSsize_t(size, PyExc_OverflowError) : 0;
   if (nbytes == -1 && PyErr_Occurred()) return nullptr;
   Device device;
   if (device_argument && device_argument != Py_None &&
-      !device_from_object(device_argument, &device))
+      !device_from_object(device_argument, &device)) {
     return nullptr;
+  }
   return wrap(storage_new(nbytes, device));
 }
 
@@ -166,9 +168,10 @@ PyObject* method_fill(PyObject* self, PyObject* argument) {
   Storage* s = target(self);
   const bool good = view.len == s->nbytes && (s->data || s->nbytes == 0);
   if (good && s->data) std::memcpy(s->data, view.buf, static_cast<size_t>(view.len));
-  if (!good)
+  if (!good) {
     PyErr_Format(PyExc_ValueError, "[storage] expected %lld bytes: got %zd\nhint: check the file",
                  static_cast<long long>(s->nbytes), view.len);
+  }
   PyBuffer_Release(&view);
   if (good) {
     ++s->version;
@@ -183,8 +186,9 @@ PyObject* storage_from_bytes(PyObject*, PyObject* bytes) {
     return nullptr;
   }
   Storage* storage = storage_new(PyBytes_GET_SIZE(bytes), Device{});
-  if (storage && storage->data)
+  if (storage && storage->data) {
     std::memcpy(storage->data, PyBytes_AS_STRING(bytes), static_cast<size_t>(storage->nbytes));
+  }
   return wrap(storage);
 }
 PyObject* method_reduce(PyObject* self, PyObject*) {
@@ -220,8 +224,9 @@ PyObject* storage_from_buffer(PyObject*, PyObject* args, PyObject* kwargs) {
   PyObject* object;
   int shared = 0, alone = 0;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|pp", const_cast<char**>(names), &object,
-                                   &shared, &alone))
+                                   &shared, &alone)) {
     return nullptr;
+  }
   auto held = std::make_unique<Held>();
   held->shared = shared != 0;
   if (PyObject_GetBuffer(object, &held->view, PyBUF_SIMPLE | PyBUF_WRITABLE) < 0) {
@@ -374,8 +379,9 @@ PyObject* method_fill_byte(PyObject* self, PyObject* value) {
 PyObject* text(PyObject* self) {
   const Storage* s = target(self);
   std::string lines = s->nbytes > 0 && !s->data ? "..." : "";
-  for (int64_t i = 0; s->data && i < s->nbytes; ++i)
+  for (int64_t i = 0; s->data && i < s->nbytes; ++i) {
     lines += (i ? "\n " : " ") + std::to_string(static_cast<const unsigned char*>(s->data)[i]);
+  }
   const auto device = steal(get_device(self, nullptr));
   if (!device) return nullptr;
   return PyUnicode_FromFormat("%s\n[torch.storage.UntypedStorage(device=%S) of size %lld]",
@@ -472,8 +478,9 @@ bool storage_resize(Storage* storage, int64_t nbytes) {
   Storage* fresh = storage_new(nbytes, storage->device);
   if (!fresh) return false;
   const int64_t kept = std::min(nbytes, storage->nbytes);
-  if (storage->data && fresh->data)
+  if (storage->data && fresh->data) {
     std::memcpy(fresh->data, storage->data, static_cast<size_t>(kept));
+  }
   std::swap(storage->data, fresh->data);
   std::swap(storage->nbytes, fresh->nbytes);
   ++storage->writes;
