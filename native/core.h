@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "device/device_runtime.h"
 #include "ref.h"
 #include "tensor/dtypes.h"
 
@@ -67,11 +68,11 @@ bool parse_int64(const char* op, PyObject* object, int64_t* out);
 // Parses a Python dtype object; false + TypeError when it is none.
 bool dtype_from_object(PyObject* object, DType* out);
 
-enum class DeviceKind : uint8_t { CPU = 0, Meta = 1, Null = 2 };
 struct Device {
-  DeviceKind kind = DeviceKind::CPU;
+  uint8_t kind = 0;   // number in the table of devices (device/devices.h); 0: host memory
   int8_t index = -1;  // -1: no index given
 };
+constexpr bool on_host(Device device) { return device.kind == 0; }
 PyObject* device_object(Device device);                                // new reference
 bool device_from_object(PyObject* object, Device* out);                // device, str or int
 Device default_device();                                               // where new tensors are made
@@ -308,26 +309,6 @@ struct SizeProgram {
 };
 
 // ---------------------------------------------------------------- kernels and plans
-union Scalar {
-  double d;
-  int64_t i;
-};
-// A compiled kernel: runs chunks [begin, end). p: buffers, n: sizes/strides, s: run-time scalars.
-using KernelFunction = void (*)(char* const* p, const int64_t* n, const Scalar* s, int64_t begin,
-                                int64_t end, char* scratch);
-// A native routine does its own parallelism; returns null or a static error text.
-enum class ErrorKind : uint8_t { Index, Runtime, Value, LinearAlgebra };
-struct RoutineContext {
-  char* const* p;
-  const int64_t* n;
-  const Scalar* s;
-  ErrorKind* error;  // of the error text; Runtime on entry
-  const char* fail(ErrorKind kind, const char* text) const {
-    *error = kind;
-    return text;
-  }
-};
-using RoutineFunction = const char* (*)(const RoutineContext&);
 RoutineFunction find_routine(const char* name);
 
 struct BufferSpec {
@@ -440,6 +421,8 @@ struct Plan {  // one class of calls; immutable once compiled
   bool has_device = false;        // some output names its own device
   bool has_views = false;         // some visible output is an Alias
   bool copies_overlaps = false;   // with `out=` whatever the operator's rule says
+  bool elsewhere = false;         // it runs, or an operand is, on a device other than the host
+  Device place;                   // where it runs
 };
 extern PyTypeObject* PlanType;
 

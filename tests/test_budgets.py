@@ -31,6 +31,14 @@ PACKAGE_LINES = {"nn": 13290, "nested": 2582, "masked": 921, "sparse": 3514}
 
 RELEASES = 12  # of references by hand in the core
 
+# Files outside of native/device that name a device or compare names of devices; aim: what PyTorch's
+# own API makes them say.
+DEVICE_FILES = {"native": 3, "flambeau": 28}
+DEVICE_NAMES = {
+    "native": re.compile(r'DeviceKind|"(cpu|meta|null|sim)"'),
+    "flambeau": re.compile(r'\.is_(cpu|meta)\b|\bdevice\.type\b|\bdevice == "'),
+}
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -244,3 +252,21 @@ def test_packages_shrink() -> None:
 def test_operators_are_short() -> None:
     lines = sum(path.read_text().count("\n") for path in python_files("flambeau/ops"))
     assert lines <= OPERATOR_LINES * OPERATOR_ENTRIES, lines
+
+
+def test_devices_are_named_in_one_place() -> None:
+    sources = {
+        "native": [path for path in native_files() if path.parent.name != "device"],
+        "flambeau": python_files("flambeau"),
+    }
+    for part, paths in sources.items():
+        named = [
+            name_of(path)
+            for path in paths
+            if any(
+                DEVICE_NAMES[part].search(line)
+                for line in path.read_text().splitlines()
+                if not line.lstrip().startswith(">>>")
+            )
+        ]
+        assert len(named) <= DEVICE_FILES[part], report(named)

@@ -1,12 +1,15 @@
 """A new operator, primitive or target is one new file, a template three: those of
 docs/extending.md, each kind alone.
 
+A new device is a target and a table of functions in C++, which is compiled here.
+
 The package is laid out anew in a temporary folder, made of links to the real files except for the
 one file that is added; a second process imports it from there.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import subprocess
@@ -14,6 +17,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tools import build_native
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "extending.md").read_text()
@@ -25,7 +30,8 @@ FILES = {title: code for title, code in BLOCKS if title.startswith("flambeau/")}
 PROGRAMS = {  # the program that follows a file
     BLOCKS[i - 1][0]: code for i, (title, code) in enumerate(BLOCKS) if title == "a program"
 }
-OPERATOR, LAYER, OPTIMIZER, PRIMITIVE, TARGET, *TEMPLATE = FILES
+OPERATOR, LAYER, OPTIMIZER, PRIMITIVE, TARGET, *TEMPLATE, DEVICE = FILES
+RUNTIME = re.search(r"^```cpp\n(?P<code>// abacus.cpp\n.*?)^```\n", PAGE, re.DOTALL | re.MULTILINE)
 
 
 def link(source: Path, target: Path, without: frozenset[str]) -> None:
@@ -134,6 +140,29 @@ def test_target_is_one_file(tmp_path: Path) -> None:
     lay_out(page, {TARGET: FILES[TARGET]})
     expected = "torch.Size([]) null torch.Size([3]) tensor(..., device='null', size=(), grad_fn="
     assert check(page, "-c", NULL).startswith(expected)
+
+
+def test_device_from_nothing(tmp_path: Path) -> None:
+    """One file for the core, one for the compiler: a model trains on it, with the CPU's bits."""
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    lay_out(folder, {DEVICE: FILES[DEVICE]})
+    assert RUNTIME is not None
+    (folder / "abacus.cpp").write_text(RUNTIME["code"])
+    compiler = build_native.find_compiler()
+    assert compiler is not None
+    words = ["-std=c++20", "-shared", "-fPIC", "-Wall", f"-I{ROOT / 'native'}", "abacus.cpp"]
+    subprocess.run([*compiler.command, *words, "-o", "abacus.so"], cwd=folder, check=True)
+    shown = check(folder, "-c", PROGRAMS[DEVICE])
+    assert re.search(r"device='abacus:0', grad_fn=", shown), shown
+
+
+def test_device_of_another_interface() -> None:
+    from flambeau import _core
+
+    table = (ctypes.c_uint32 * 64)(999)
+    with pytest.raises(ValueError, match="another interface"):
+        _core.register_device(ctypes.addressof(table))
 
 
 def test_null_runs_the_whole_compiler_and_nothing_else() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau.backends.switches import Switches
+from flambeau.core.devices import has_data
 from flambeau.ir.lock import late
 
 KINDS = ("math", "flash", "mem_efficient", "cudnn", "overrideable")  # by PyTorch's numbers
@@ -69,7 +70,7 @@ def check(
     """
     del is_causal, scale, generator
     operands = (query, key, value)
-    if any(x.is_meta or x.numel() == 0 for x in operands):
+    if any(not has_data(x) or x.numel() == 0 for x in operands):
         return
     name = "scaled_dot_product_attention"
     if not switches.flash:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau import _core
+from flambeau.core.devices import has_memory, on_host
 
 
 class PrintOptions:
@@ -192,7 +193,7 @@ def _block(values: Any, number: Any, indent: int, ndim: int) -> str:
 
 def numbers_text(tensor: Any, indent: int) -> str:
     """The elements in their brackets; lines after the first are indented by `indent`."""
-    values = visible_values(tensor)
+    values = visible_values(tensor if tensor.is_cpu else tensor.detach().cpu())
     leaves = list(_leaves(values))
     if tensor.is_complex():
         number: Any = ComplexFormat(leaves)
@@ -207,7 +208,7 @@ def _contents(tensor: Any, indent: int) -> tuple[str, list[str]]:
     default = _core.get_default_dtype()
     dtype = tensor.dtype
     notes = []
-    if not tensor.is_cpu:
+    if not has_memory(tensor.device):
         notes.append(f"size={tuple(tensor.shape)}")
         text, shown = "...", dtype is not default
     elif tensor.numel() == 0:
@@ -258,7 +259,7 @@ def tensor_repr(tensor: Any, *, prefix: str | None = None) -> str:
         prefix = "tensor(" if plain else f"{type(tensor).__name__}("
     indent = len(prefix)
     text, notes = _contents(tensor, indent)
-    if tensor.device.type != "cpu":
+    if not on_host(tensor.device):
         notes.insert(0, f"device='{tensor.device}'")
     gradient = gradient_note(tensor)
     if gradient is not None:

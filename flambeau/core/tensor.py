@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from flambeau import _core
+from flambeau.core.devices import has_memory
 from flambeau.core.printing import set_printoptions, tensor_repr
 from flambeau.ir.lock import importing, late
 
@@ -55,14 +56,22 @@ def rebuild_meta(
     return _core.tensor_empty_strided(sizes, strides, dtype, device)
 
 
+def rebuild_moved(tensor: Any, device: str) -> Any:
+    """Makes a tensor on a device with memory of its own from its copy on the CPU."""
+    return _core.tensor_to_device(tensor, device)
+
+
 def _reduce(tensor: Any, protocol: int) -> tuple[Any, ...]:
     """`Tensor.__reduce_ex__`: geometry over the shared storage, so views stay views."""
     del protocol
     requires_grad = tensor.requires_grad and tensor.is_leaf
     hollow = "_claimed_device" in tensor.__dict__  # a wrapper: what it holds is in its state
-    if hollow or not tensor.is_cpu:
-        build: Any = rebuild_meta
-        arguments: tuple[Any, ...] = (tensor.dtype, tuple(tensor.shape), tensor.stride())
+    if not hollow and not tensor.is_cpu and has_memory(tensor.device):
+        build: Any = rebuild_moved
+        arguments: tuple[Any, ...] = (tensor.detach().cpu(), str(tensor.device))
+    elif hollow or not tensor.is_cpu:
+        build = rebuild_meta
+        arguments = (tensor.dtype, tuple(tensor.shape), tensor.stride())
         arguments += () if hollow or tensor.is_meta else (tensor.device.type,)
     else:
         build = rebuild_tensor
@@ -95,8 +104,10 @@ def _deepcopy(self: Any, memo: dict[Any, Any]) -> Any:
         memo[id(self)] = self.detach().clone().requires_grad_(self.requires_grad)
         return memo[id(self)]
     sizes, strides = tuple(self.shape), self.stride()
-    if not self.is_cpu:
+    if not has_memory(self.device):
         result = rebuild_meta(self.dtype, sizes, strides, self.device.type)
+    elif not self.is_cpu:
+        result = self.detach().clone()
     elif self.is_conj() or self.is_neg():
         result = self.detach().resolve_conj().resolve_neg()
     else:

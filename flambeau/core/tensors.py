@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 from flambeau import _core
+from flambeau.core.devices import has_data
 
 Tensor = _core.Tensor
 Size = _core.Size
@@ -37,6 +38,13 @@ def empty(sizes: Sequence[int], dtype: Any = None, device: Any = None) -> Any:
     return filled_for_debugging(result) if _core.fills_uninitialised else result
 
 
+def seed_generators(seed: int) -> Any:
+    """Starts the default generators of all devices from a seed; returns the CPU's."""
+    for generator in _core.device_generators():
+        generator.manual_seed(seed)
+    return default_generator.manual_seed(seed)
+
+
 def empty_strided(
     sizes: Sequence[int], strides: Sequence[int], dtype: Any = None, device: Any = None
 ) -> Any:
@@ -59,7 +67,7 @@ def fills_uninitialised() -> bool:
 
 def filled_for_debugging(result: Any) -> Any:
     """The tensor with NaN, the largest integer or True in every element."""
-    if result.is_meta:
+    if not has_data(result):
         return result
     kind = result.dtype
     if kind is _core.bool:

@@ -200,7 +200,7 @@ class _Traced:
         self.call = call
         before = warned.count()
         self.made = source.specify(call)
-        keeps = self.made.graph.notes["device"] == "cpu" and warned.count() == before
+        keeps = not self.made.spec.place and warned.count() == before
         self.name = name if keeps else None
 
     def fingerprint(self) -> str | None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flambeau._core import TensorArgument
+from flambeau.core.devices import has_memory, on_host, same_place
 from flambeau.driver.calls import entries
 from flambeau.ir.environment import hint
 from flambeau.ir.node import Graph
@@ -77,7 +78,7 @@ def common_device(name: str, call: Sequence[Any], graph: Graph) -> Any:
         NotImplementedError: a copy out of a tensor that has no data.
     """
     tensors = list(entries(call, TensorArgument))
-    if len({tensor.device.type for tensor in tensors}) < 2:
+    if all(same_place(tensor.device, tensors[0].device) for tensor in tensors[1:]):
         return None
     read = {n.attribute("slot") for n in graph.nodes() if n.is_input}
     used = [tensor for slot, tensor in enumerate(tensors) if slot in read]
@@ -85,11 +86,12 @@ def common_device(name: str, call: Sequence[Any], graph: Graph) -> Any:
     if name in _MOVING and graph.outputs[0].target is not None:
         lead = tensors[graph.outputs[0].target]
     for tensor in used:
-        if tensor.device.type != lead.device.type and not _may_join(name, lead, tensor):
+        if not same_place(tensor.device, lead.device) and not _may_join(name, tensor):
             _raise_mismatch(name, lead.device, tensor.device)
     for output in graph.outputs:
-        if output.target is not None and tensors[output.target].device.type != lead.device.type:
-            _raise_mismatch(name, tensors[output.target].device, lead.device)
+        target = lead if output.target is None else tensors[output.target]
+        if not same_place(target.device, lead.device):
+            _raise_mismatch(name, target.device, lead.device)
     return lead.device if lead is not tensors[0] else None
 
 
@@ -99,15 +101,28 @@ def first_device(call: Sequence[Any]) -> Any:
     return None if first is None else first.device
 
 
+def leading_device(call: Sequence[Any]) -> Any:
+    """The device of a call's first tensor that is not on the host, else of its first one; None
+    for a call without tensors."""
+    places = [tensor.device for tensor in entries(call, TensorArgument)]
+    return next((place for place in places if not on_host(place)), places[0] if places else None)
+
+
+def is_elsewhere(call: Sequence[Any], place: Any) -> bool:
+    """Whether a call runs on another device than the host, or reads a tensor that is there."""
+    places = [tensor.device for tensor in entries(call, TensorArgument)]
+    return not all(map(on_host, places if place is None else [*places, place]))
+
+
 def _is_number(tensor: TensorArgument) -> bool:
-    return len(tensor.sizes) == 0 and tensor.device.type == "cpu"
+    return len(tensor.sizes) == 0 and on_host(tensor.device)
 
 
-def _may_join(name: str, lead: TensorArgument, tensor: TensorArgument) -> bool:
+def _may_join(name: str, tensor: TensorArgument) -> bool:
     if name in _MOVING:
-        return bool(tensor.device.type == "cpu")
+        return has_memory(tensor.device)
     index = name in _INDEXING and tensor.dtype in ("i64", "i32", "bool", "u8")
-    return _is_number(tensor) or (index and tensor.device.type == "cpu")
+    return _is_number(tensor) or (index and on_host(tensor.device))
 
 
 def _raise_mismatch(name: str, first: Any, other: Any) -> None:

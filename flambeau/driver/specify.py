@@ -14,7 +14,13 @@ from flambeau import _core, prims
 from flambeau.derivation import derive as derivation
 from flambeau.derivation.disjoint import join_parts
 from flambeau.driver.calls import Call
-from flambeau.driver.errors import common_device, first_device, user_error
+from flambeau.driver.errors import (
+    common_device,
+    first_device,
+    is_elsewhere,
+    leading_device,
+    user_error,
+)
 from flambeau.driver.faults import faults_of
 from flambeau.driver.trace import Trace, traced
 from flambeau.ir.dtypes import TITLES
@@ -79,6 +85,7 @@ def specify_call(overload: Overload, variant: str, call: Call) -> Specification:
             graph,
             trace,
             overload.schema.returns_kind,
+            call,
             device or first_device(call),
             options.differentiable,
             device,
@@ -106,8 +113,10 @@ def specify_graph(graph: Graph, name: str, call: Call) -> Specification:
 
     trace, replayed = traced(call, False, run)
     replayed.notes["varying"] = graph.notes.get("varying", False)
+    first, place = first_device(call), leading_device(call)
     with trace:
-        return _specify(replayed, trace, "tuple", first_device(call))
+        device = None if first is place else place
+        return _specify(replayed, trace, "tuple", call, place, device=device)
 
 
 def _device(name: str, call: tuple[Any, ...], placed: Sequence[int], graph: Graph) -> Any:
@@ -236,6 +245,7 @@ def _specify(
     graph: Graph,
     trace: Trace,
     returns: str,
+    call: Call,
     place: Any,
     differentiable: bool = True,
     device: Any = None,
@@ -245,8 +255,9 @@ def _specify(
     """Describes the Plan of a traced graph, with its backward where a gradient is needed.
 
     Args:
-        graph, trace: the program and the call it was traced from.
+        graph, trace: the program and the trace of its call.
         returns: how the results are given to the caller.
+        call: the call, whose operands may be on other devices.
         place: the device it runs on, which decides who builds its kernels.
         differentiable: False for operators whose results never need a gradient.
         device: where new results go, if not to the first tensor's device.
@@ -291,6 +302,7 @@ def _specify(
         checks=checks,
         faults=faults,
         bounds=bounds,
+        place=str(place or "cpu") if is_elsewhere(call, place) else "",
     )
     gradients = None if derived is None else derived.backward
     return Specification(graph, gradients, spec, len(program))

@@ -127,6 +127,7 @@ class PlanSpec(NamedTuple):
         faults: whether more can be wrong with them.
         bounds: of integer outputs.
         copies_overlaps: whether `out=` copies operands that share its memory.
+        place: the device it runs on; "" for the host with operands that are there.
     """
 
     name: str
@@ -146,6 +147,7 @@ class PlanSpec(NamedTuple):
     faults: bool = False
     bounds: Sequence[Bound] = ()
     copies_overlaps: bool = False
+    place: str = ""
 
 
 class Buffer(NamedTuple):

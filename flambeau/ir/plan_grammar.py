@@ -7,7 +7,7 @@
     output      := "output" number ":" ( "new" dtype sizes strides nbytes device?
                  | "alias" slot dtype sizes strides offset | "input" slot | "none" ) ("hidden")?
     attribute   := "mutated" slots | "detached" outputs | "returns" kind | "check" check
-                 | "bound" bound | "faults" | "copies_overlaps"
+                 | "bound" bound | "faults" | "copies_overlaps" | "place" device
                  | "backward" name ":" op "to" targets "from" source*
     execution   := "execution:"  instruction*  buffer*  launch*  ("written" slots)?
     buffer      := "buffer" number ":" ( ("input" | "output" | "generator") index
@@ -167,6 +167,8 @@ def _attributes(spec: PlanSpec, registers: int) -> Iterator[Line]:
     for flag in ("faults", "copies_overlaps"):
         if getattr(spec, flag):
             yield flag, None
+    if spec.place:
+        yield f"place {spec.place}", None
     if spec.backward is not None:
         yield from _backward(spec, registers)
 

@@ -183,7 +183,9 @@ def _specify(arguments: tuple[Any, ...]) -> Any:
 
     trace, graph = traced(arguments, False, run)
     with trace:
-        return _specify(graph, trace, "list", first_device(arguments), differentiable=False)
+        return _specify(
+            graph, trace, "list", arguments, first_device(arguments), differentiable=False
+        )
 
 
 def _infer(operands: tuple[Node, ...], constants: dict[str, Any]) -> tuple[str, tuple[int, ...]]:

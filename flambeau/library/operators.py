@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from flambeau import _core
+from flambeau.core.devices import has_data
 from flambeau.core.install import hand_over, stands_in
 from flambeau.ir.lock import importing, loaded
 from flambeau.language.schema import ArgumentSpec
@@ -275,7 +276,7 @@ class OpOverload:
         if _in_fake_mode(tensors):
             return True
         if tensors:
-            return any(t.is_meta for t in tensors)
+            return any(not has_data(t) for t in tensors)
         return str(_core.get_default_device()) == "meta"
 
     def shape_function(self) -> Callable[..., Any]:
@@ -319,7 +320,7 @@ class OpOverload:
             seen = {_memory(t) for t in tensors if t.numel()}
             repeated = False
             for x in results:
-                if x.numel() and not x.is_meta:
+                if x.numel() and has_data(x):
                     place = _memory(x)
                     repeated = repeated or place in seen
                     seen.add(place)

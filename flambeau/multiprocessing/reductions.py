@@ -12,6 +12,7 @@ from multiprocessing import reduction
 from typing import Any
 
 from flambeau import _core
+from flambeau.core.devices import has_data
 from flambeau.ir.lock import importing, late
 from flambeau.runtime.shared import leave_files_at_exit, share
 
@@ -42,7 +43,7 @@ def reduce_storage(storage: Any) -> Any:
         RuntimeError: it has no memory, or is mapped from a file that others do not know.
     """
     untyped = getattr(storage, "_untyped_storage", storage)
-    if untyped.device.type == "meta":
+    if not has_data(untyped):
         raise RuntimeError(
             "[multiprocessing] Cannot pickle meta storage; try pickling a meta tensor instead\n"
             "hint: send the tensor"

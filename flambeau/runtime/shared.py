@@ -56,7 +56,8 @@ def share(storage: Any) -> Any:
     Raises:
         OSError: there are no more descriptors, or no memory.
     """
-    if storage.nbytes() == 0 or storage.is_shared() or storage.device.type == "meta":
+    hollow = storage.nbytes() == 0 or _core.device_memory(storage.device) == "none"
+    if hollow or storage.is_shared():
         return storage
     path = ""
     if _strategy == "file_system":

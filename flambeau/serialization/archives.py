@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from flambeau import _core
+from flambeau.core.devices import has_data
 from flambeau.ir.failure import failure
 from flambeau.ir.lock import importing
 from flambeau.serialization import names, options, rebuild, zip_writer
@@ -70,9 +71,9 @@ def write(
 
 def contents(storage: Any) -> Any:
     """The bytes of a storage; zeros of one that has none."""
-    if storage.device.type == "meta":
+    if not has_data(storage):
         return bytes(storage.nbytes())
-    return storage._view().cast("B")
+    return storage.cpu()._view().cast("B")
 
 
 # ------------------------------------------------------------------------------ reading
@@ -153,7 +154,7 @@ class _Session:
     def rebuild_v3(self, *args: Any) -> Any:
         """`_rebuild_tensor_v3`, which is the first to know the dtype of a storage."""
         tensor = rebuild._rebuild_tensor_v3(*args)
-        storage = None if tensor.is_meta else self.unswapped.pop(args[0]._cdata, None)
+        storage = None if not has_data(tensor) else self.unswapped.pop(args[0]._cdata, None)
         if storage is not None:
             swapped(storage, tensor.dtype)
         return tensor

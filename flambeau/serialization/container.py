@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flambeau import _core
+from flambeau.core.devices import has_data
 from flambeau.ir.dtypes import ITEM_SIZE, ROWS
 from flambeau.ir.failure import failure
 from flambeau.ir.lock import importing
@@ -206,7 +207,7 @@ def _add_tensor(writer: _Writer, tensor: Any, path: str, depth: int) -> int:
     writer.paths.append(path or "tensor")
     writer.records.append(record)
     record |= _attributes(writer, tensor, path, depth)
-    if tensor.is_meta:
+    if not has_data(tensor):
         record["meta"] = True
         return number
     plain = tensor.detach().resolve_conj().resolve_neg()
@@ -410,7 +411,7 @@ class _Reader:
         if len(shape) != len(stride):
             raise damaged("a tensor's sizes and strides differ in number")
         storage = None if record.get("meta") is True else self.storage(record["in"])
-        if storage is None or storage.device.type == "meta":
+        if storage is None or not has_data(storage):
             result = _core.tensor_empty_strided(shape, stride, dtype, "meta")
         else:
             [offset] = check_sizes([record["offset"]], "offset")

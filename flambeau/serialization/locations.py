@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau import _core
+from flambeau.core.devices import has_own_memory
 from flambeau.ir.failure import failure
 
 __all__ = [
@@ -106,6 +107,21 @@ def _tagger(kind: str) -> Tagger:
     return lambda storage: kind if _kind(storage) == kind else None
 
 
+def _tag_device(storage: Any) -> str | None:
+    device = storage.device
+    return str(device) if has_own_memory(device) else None
+
+
+def _restore_device(storage: Any, location: str) -> Any:
+    try:
+        device = _core.device(location)
+    except RuntimeError:  # no device: another package may know the location
+        return None
+    if not has_own_memory(device):
+        return None
+    return _core.UntypedStorage(storage.nbytes(), device=device).fill_bytes(storage)
+
+
 def _absent(kind: str, module: str) -> Deserializer:
     def restore(storage: Any, location: str) -> Any:
         del storage
@@ -125,6 +141,7 @@ register_package(10, _tagger("cpu"), _restore_cpu)
 register_package(20, lambda storage: None, _absent("cuda", "torch.cuda"))
 register_package(21, lambda storage: None, _absent("mps", "torch.backends.mps"))
 register_package(22, _tagger("meta"), _restore_meta)
+register_package(23, _tag_device, _restore_device)
 register_package(24, lambda storage: None, _absent("hpu", "torch.hpu"))
 register_package(25, lambda storage: None, _absent("xpu", "torch.xpu"))
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau import _core
+from flambeau.core.devices import has_data
 from flambeau.ir.failure import failure
 from flambeau.ir.lock import importing
 from flambeau.ir.modules import module_of
@@ -80,7 +81,7 @@ def _stored(tensor: Any) -> tuple[_Stored, bool]:
 
 def _reduce_strided(tensor: Any) -> tuple[Any, tuple[Any, ...]]:
     shape, stride = tuple(tensor.shape), tuple(tensor.stride())
-    if tensor.is_meta:
+    if not has_data(tensor):
         arguments = (tensor.dtype, shape, stride, bool(tensor.requires_grad))
         return rebuild._rebuild_meta_tensor_no_storage, arguments
     stored, typed = _stored(tensor)

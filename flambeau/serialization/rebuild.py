@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from flambeau import _core
+from flambeau.core.devices import has_data
 from flambeau.ir.lock import importing
 from flambeau.language.dtypes import DTYPE_OBJECTS
 from flambeau.serialization.sources import check_geometry, check_sizes, damaged, view
@@ -174,7 +175,8 @@ def _rebuild_nested_tensor(buffer: Any, sizes: Any, strides: Any, offsets: Any) 
         from flambeau.nested.tensor import rebuild_strided
 
     parts = [_dense(part) for part in (buffer, sizes, strides, offsets)]
-    if any(p.dtype is not DTYPE_OBJECTS["i64"] or p.is_meta for p in parts[1:]) or buffer.dim() > 1:
+    bad = any(p.dtype is not DTYPE_OBJECTS["i64"] or not has_data(p) for p in parts[1:])
+    if bad or buffer.dim() > 1:
         raise damaged("a nested tensor has no sizes")
     if sum(part.numel() for part in parts[1:]) > 3 * 2**24:
         raise damaged("a nested tensor has too many samples")

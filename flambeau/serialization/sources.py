@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from flambeau import _core
+from flambeau.core.devices import has_data
 from flambeau.ir.failure import failure
 from flambeau.serialization import options
 
@@ -73,7 +74,7 @@ def view(
     reach = check_geometry(shape, stride, dtype.itemsize)
     if offset * dtype.itemsize + reach > storage.nbytes():
         raise damaged("a tensor reaches beyond its bytes")
-    if storage.device.type == "meta":
+    if not has_data(storage):
         return _core.tensor_empty_strided(shape, stride, dtype, "meta")
     return _core.tensor_from_storage(storage, dtype, shape, stride, offset)
 
@@ -185,7 +186,7 @@ def _mapped(descriptor: int, size: int) -> mapping.mmap:
 
 def swapped(storage: Any, dtype: Any) -> Any:
     """The storage, whose elements were written in the other order of bytes, put right."""
-    if storage.device.type != "meta" and storage.nbytes():
+    if has_data(storage) and storage.nbytes():
         storage.byteswap(dtype)
     return storage
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import flambeau as torch
+from flambeau.core.devices import has_data
 
 __all__ = ["assert_close"]
 
@@ -146,7 +147,7 @@ def _tensors(actual: Any, expected: Any, options: _Options, path: tuple[Any, ...
         _nested_tensors(actual, expected, options, path)
         return
     _attributes(actual, expected, options, path)
-    if actual.is_meta or expected.is_meta:
+    if not has_data(actual) or not has_data(expected):
         return
     if actual.layout is not torch.strided or expected.layout is not torch.strided:
         _sparse_tensors(actual, expected, options, path)

@@ -42,12 +42,11 @@ class WithoutAutocast {
 
 // Fake tensors are on the meta device natively, and name another one in Python.
 bool is_on_cpu(PyObject* object, const Tensor* t) {
-  if (t->device.kind == DeviceKind::CPU) return true;
+  if (on_host(t->device)) return true;
   if (!(t->flags & kPythonType)) return false;
   const auto name = steal(PyObject_GetAttrString(object, "device"));
   Device device;
-  const bool fine =
-      name && device_from_object(name.get(), &device) && device.kind == DeviceKind::CPU;
+  const bool fine = name && device_from_object(name.get(), &device) && on_host(device);
   if (PyErr_Occurred()) PyErr_Clear();
   return fine;
 }

@@ -4,10 +4,12 @@
 // A Plan has a slot per tensor, so a list of another length is another program. Short lists run as
 // Plans and fuse; longer ones run here, as one loop over the elements, whatever their number. What
 // is not an ordinary call (an error, another device, a region being recorded) is left to the Plan.
+
 #include "call/lists.h"
 
 #include <algorithm>
 
+#include "device/devices.h"
 #include "tensor/tensor_internal.h"
 
 namespace fb {
@@ -54,7 +56,7 @@ bool same_device(const Frame& frame) {
   for (size_t i = 0; i < frame.tensors.size(); ++i) {
     if (frame.tensors[i]->device.kind != first.kind) return false;
   }
-  return first.kind != DeviceKind::Null;
+  return on_host(first) || is_abstract(first);
 }
 
 // ---------------------------------------------------------------- joining
@@ -340,7 +342,7 @@ PyObject* run_join(Op* op, Overload* overload, Frame* frame) {
   auto result =
       steal(tensor_new(storage, join.dtype, device, join.ndim, join.sizes, join.strides, 0));
   if (!result) return nullptr;
-  if (device.kind == DeviceKind::CPU && numel > 0) {
+  if (on_host(device) && numel > 0) {
     CopyJob job{&join, result->data(), item};
     run_copies(&job, static_cast<int64_t>(join.sources.size()), numel * item);
   }

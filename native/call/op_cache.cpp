@@ -223,7 +223,7 @@ PyObject* describe_static(const uint64_t* at, PyObject* given) {
       return Py_NewRef(dtype_object(static_cast<DType>(word & 0xff)));
     case Tag::Device: {
       Device device;
-      device.kind = static_cast<DeviceKind>(word & 0xff);
+      device.kind = static_cast<uint8_t>(word & 0xff);
       device.index = static_cast<int8_t>(word >> 8 & 0xff);
       return device_object(device);
     }

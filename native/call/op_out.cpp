@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "call/op_internal.h"
+#include "device/devices.h"
 #include "tensor/tensor_internal.h"
 
 namespace fb {
@@ -338,10 +339,31 @@ bool is_dense(const Tensor* t) {
   return true;
 }
 
+// Calls write(copy of the target in host memory, ...copies of others) and copies the target back.
+template <typename Write, typename... Others>
+static bool write_by_host(Write write, Tensor* target, Others*... others) {
+  Refs<Tensor> copies;
+  for (Tensor* t : {target, others...}) {
+    copies.values.push_back(tensor_placed(t, Device{}, "copy"));
+    if (!copies.values.back()) return false;
+  }
+  Tensor** hosts = copies.values.data();
+  return write(hosts) && tensor_copy_bytes(target, hosts[0], "copy");
+}
+static bool copy_changes(Tensor* target, Tensor* before, Tensor* after);
+static bool copy_changes_elsewhere(Tensor* target, Tensor* before, Tensor* after) {
+  return write_by_host([](Tensor** t) { return copy_changes(t[0], t[1], t[2]); }, target, before,
+                       after);
+}
+static bool copy_cast_elsewhere(Tensor* target, Tensor* source) {
+  return write_by_host([](Tensor** t) { return copy_cast(t[0], t[1]); }, target, source);
+}
+
 // Writes the elements of `after`, a contiguous tensor, that differ from those of `before`.
 static bool copy_changes(Tensor* target, Tensor* before, Tensor* after) {
   if (!tensor_materialise(after, "copy") || !tensor_materialise(target, "copy")) return false;
-  if (target->device.kind == DeviceKind::Meta) return true;
+  if (!has_memory(target->device)) return true;
+  if (!on_host(target->device)) return copy_changes_elsewhere(target, before, after);
   const auto size = static_cast<size_t>(item_size(target->dtype));
   int64_t index[kMaxDims] = {};
   char* to = target->data();
@@ -364,7 +386,8 @@ static bool copy_changes(Tensor* target, Tensor* before, Tensor* after) {
 bool copy_cast(Tensor* target, Tensor* source) {
   if (!tensor_materialise(source, "copy") || !tensor_materialise(target, "copy")) return false;
   const int64_t numel = target->numel;
-  if (numel == 0 || target->device.kind == DeviceKind::Meta) return true;
+  if (numel == 0 || !has_memory(target->device)) return true;
+  if (!on_host(target->device)) return copy_cast_elsewhere(target, source);
   const int64_t to_size = item_size(target->dtype), from_size = item_size(source->dtype);
   const bool same = target->dtype == source->dtype;
   if (same && (target->flags & kContiguous) && (source->flags & kContiguous)) {

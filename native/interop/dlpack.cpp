@@ -4,6 +4,7 @@
 #include <new>
 
 #include "core.h"
+#include "device/devices.h"
 #include "tensor/tensor_internal.h"
 
 namespace fb {
@@ -144,9 +145,12 @@ bool exportable(Tensor* t) {
                     "hint: x.resolve_conj().__dlpack__()");
     return false;
   }
-  if (t->device.kind != DeviceKind::CPU) {
+  if (!on_host(t->device)) {
     PyErr_SetString(PyExc_BufferError,
-                    "[__dlpack__] a meta tensor has no data to export\nhint: make it on cpu");
+                    has_memory(t->device)
+                        ? "[__dlpack__] DLPack has no number for the device\nhint: tensor.cpu()"
+                        : "[__dlpack__] a meta tensor has no data to export\n"
+                          "hint: make it on cpu");
     return false;
   }
   return tensor_materialise(t, "__dlpack__");
@@ -188,7 +192,7 @@ PyObject* method_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
   return duplicate ? export_capsule(duplicate.get(), versioned, true) : nullptr;
 }
 PyObject* method_dlpack_device(PyObject* self, PyObject*) {
-  if (tensor_of(self)->device.kind != DeviceKind::CPU) {
+  if (!on_host(tensor_of(self)->device)) {
     PyErr_SetString(
         PyExc_ValueError,
         "[__dlpack_device__] DLPack knows no meta device\nhint: make the tensor on cpu");

@@ -4,6 +4,7 @@
 
 #include "call/lists.h"
 #include "core.h"
+#include "device/devices.h"
 #include "tensor/tensor_internal.h"
 
 namespace fb {
@@ -149,7 +150,8 @@ struct Reader {
 Tensor* copy_converted(Tensor* source, DType dtype) {
   if (!tensor_materialise(source, "tensor(tensor)")) return nullptr;
   auto result = steal(tensor_empty(dtype, source->device, source->ndim, source->sizes()));
-  if (!result || source->device.kind != DeviceKind::CPU) return result.release();
+  if (!result || !has_memory(source->device)) return result.release();
+  if (!on_host(source->device)) return copy_cast(result.get(), source) ? result.release() : nullptr;
   char* to = result->data();
   const int64_t step = item_size(dtype);
   if (dtype == source->dtype) {
@@ -396,7 +398,7 @@ bool has_data(const char* op, Tensor* t) {
   if (t->numel == 0 || t->storage->data) return true;
   PyErr_Format(PyExc_NotImplementedError,
                "[%s] the tensor has no data: it is on device %s\nhint: make it on cpu", op,
-               t->device.kind == DeviceKind::Null ? "null" : "meta");
+               runtime_of(t->device).name);
   mark_as_no_data();
   return false;
 }
@@ -408,6 +410,10 @@ PyObject* py_tensor_bytes(PyObject*, PyObject* argument) {
   }
   Tensor* t = tensor_of(argument);
   if (!has_data("tensor_bytes", t)) return nullptr;
+  if (!on_host(t->device)) {
+    const auto copy = steal(tensor_placed(t, Device{}, "tensor_bytes"));
+    return copy ? py_tensor_bytes(nullptr, object_of(copy)) : nullptr;
+  }
   const int64_t step = item_size(t->dtype);
   PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(t->numel * step));
   if (!bytes || t->numel == 0) return bytes;
@@ -492,13 +498,21 @@ auto of_resolved(Tensor* t, F function) -> decltype(function(t)) {
   return copy ? function(copy.get()) : nullptr;
 }
 
+// The function of a copy of the tensor in host memory.
+template <typename F>
+auto of_host_copy(Tensor* t, const char* op, F function) -> decltype(function(t)) {
+  const auto copy = steal(tensor_placed(t, Device{}, op));
+  return copy ? function(copy.get()) : nullptr;
+}
+
 }  // namespace
 
 PyObject* tensor_item(Tensor* t) {
   if (t->flags & kLazy) [[unlikely]] {
     return of_resolved(t, tensor_item);
   }
-  if (t->device.kind != DeviceKind::CPU) {
+  if (!on_host(t->device)) {
+    if (has_memory(t->device)) return of_host_copy(t, "item()", tensor_item);
     PyErr_SetString(PyExc_RuntimeError,
                     "[item] Tensor.item() cannot be called on meta tensors\n"
                     "hint: a meta tensor has a shape but no values");
@@ -514,6 +528,7 @@ PyObject* tensor_to_list(Tensor* t) {
     return of_resolved(t, tensor_to_list);
   }
   if (!has_data("tolist", t)) return nullptr;
+  if (!on_host(t->device)) return of_host_copy(t, "tolist()", tensor_to_list);
   return list_of(t, 0, t->numel == 0 ? nullptr : t->data());
 }
 

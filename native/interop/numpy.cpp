@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core.h"
+#include "device/devices.h"
 #include "tensor/tensor_internal.h"
 
 namespace fb {
@@ -79,10 +80,18 @@ bool exportable(Tensor* t, bool force) {
                     "tensor.detach().numpy() instead.\nhint: or numpy(force=True)");
     return false;
   }
-  if (t->device.kind != DeviceKind::CPU) {
+  if (!has_memory(t->device)) {
     PyErr_SetString(PyExc_TypeError,
                     "[numpy] can't convert a meta tensor to numpy: it has no data\n"
                     "hint: make the tensor on cpu");
+    return false;
+  }
+  if (!on_host(t->device)) {
+    PyErr_Format(
+        PyExc_TypeError,
+        "[numpy] can't convert %s:%d device type tensor to numpy. Use Tensor.cpu() to copy "
+        "the tensor to host memory first.\nhint: tensor.cpu().numpy()",
+        runtime_of(t->device).name, int{t->device.index});
     return false;
   }
   if (!numpy_name(t->dtype)) {

@@ -268,6 +268,15 @@ PyObject* record_field(PyObject* record, const char* name) {
   return steal(PyObject_GetAttrString(record, name)).get();
 }
 
+static bool read_place(PyObject* spec, Plan* plan) {
+  std::string place;
+  if (!read_text(spec, "place", &place)) return false;
+  plan->elsewhere = !place.empty();
+  if (place.empty()) return true;
+  const auto text = steal(PyUnicode_FromString(place.c_str()));
+  return text && device_from_object(text.get(), &plan->place);
+}
+
 bool read_plan(Plan* plan, PyObject* spec, PyObject* backward_op, PyObject* structure) {
   static constexpr const char* kReturns[] = {"single", "tuple", "list", "nothing", "named"};
   if (!read_text(spec, "name", &plan->name)) return false;
@@ -287,7 +296,8 @@ bool read_plan(Plan* plan, PyObject* spec, PyObject* backward_op, PyObject* stru
          read_records(spec, "checks", &plan->checks, read_check) &&
          read_flag(spec, "faults", &plan->faults) &&
          read_records(spec, "bounds", &plan->bounds, read_bound) &&
-         read_flag(spec, "copies_overlaps", &plan->copies_overlaps) && check_plan(plan);
+         read_flag(spec, "copies_overlaps", &plan->copies_overlaps) && read_place(spec, plan) &&
+         check_plan(plan);
 }
 
 bool read_execution(Plan* plan, PyObject* record) {

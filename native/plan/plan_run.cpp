@@ -1,10 +1,13 @@
 // Running a Plan: an Instance is a plan at concrete sizes, with every number a run needs already
 // computed, so that a run is allocations, pointer arithmetic and the kernels themselves.
+#include "plan/plan_run.h"
+
 #include <algorithm>
 #include <atomic>
 #include <new>
 
 #include "call/op_internal.h"
+#include "device/devices.h"
 #include "plan/prepacked.h"
 #include "routines/routines_python.h"
 #include "runtime/poison.h"
@@ -22,7 +25,6 @@ constexpr int64_t kAlignment = 64;
 constexpr int kInlineBuffers = 24;
 constexpr int kInlineScalars = 8;
 constexpr int64_t kStackArena = 2048;  // bytes of temporaries that live on the stack
-constexpr int kErrorWords = 8;         // one cache line: flag, value, size, dimension
 constexpr const char* kNoMemory = "out of memory";
 
 std::atomic<uint64_t> next_instance_id{1};
@@ -193,20 +195,6 @@ bool flagged(const Execution& run) {
     if (run.errors[i * kErrorWords]) return true;
   }
   return false;
-}
-
-inline Scalar read_scalar(const Scalar* scalars, const uint8_t* scalar_is_float,
-                          const ScalarSource& source) {
-  Scalar out;
-  if (source.kind == ScalarSource::Constant) return source.constant;
-  const Scalar given = scalars[source.index];
-  const bool is_float = scalar_is_float[source.index];
-  if (source.as_float) {
-    out.d = is_float ? given.d : static_cast<double>(given.i);
-  } else {
-    out.i = is_float ? static_cast<int64_t>(given.d) : given.i;
-  }
-  return out;
 }
 
 // A launch with its pointers and scalars, ready to be called on any thread.
@@ -431,6 +419,8 @@ PyObject* error_type(ErrorKind kind) {
   return import_attribute("flambeau.ops.linear.factorisations", "LinAlgError");
 }
 
+}  // namespace
+
 bool check_error_block(const Plan* plan, const BufferSpec& buffer, const int64_t* block) {
   if (block[0] == 0) return true;
   std::string text = buffer.message;
@@ -443,6 +433,8 @@ bool check_error_block(const Plan* plan, const BufferSpec& buffer, const int64_t
   PyErr_SetString(type.get(), text.c_str());
   return false;
 }
+
+namespace {
 
 // ---- tensors
 
@@ -459,6 +451,8 @@ bool abandon_outputs(size_t made, size_t count, PyObject** outputs) {
   }
   return false;
 }
+
+}  // namespace
 
 bool make_outputs(const Instance* instance, const Call& call, Device device, PyObject** outputs) {
   const Plan* plan = instance->plan;
@@ -505,9 +499,23 @@ bool make_outputs(const Instance* instance, const Call& call, Device device, PyO
   return true;
 }
 
-Device device_of(const Call& call) {
-  return call.tensor_count > 0 ? call.tensors[0]->device : Device{};
+// Also after an error: part of it may be written.
+void note_outputs(const Plan* plan, PyObject* const* outputs) {
+  for (size_t k = 0; k < plan->outputs.size(); ++k) {
+    if (plan->outputs[k].kind == OutputSpec::New)
+      ++reinterpret_cast<Tensor*>(outputs[k])->storage->writes;
+  }
 }
+
+void note_inputs(const Plan* plan, const Call& call) {
+  for (int32_t slot : plan->written) ++call.tensors[slot]->storage->writes;
+}
+
+void drop_outputs(const Plan* plan, PyObject** outputs) {
+  for (size_t k = 0; k < plan->outputs.size(); ++k) drop(outputs[k]);
+}
+
+namespace {
 
 // Base pointer of every buffer; the error blocks are zeroed.
 bool locate_buffers(const Instance* instance, const Call& call, PyObject* const* outputs,
@@ -577,10 +585,6 @@ const char* run_released(const Execution& run, const Call& call, Failure* failur
   return error;
 }
 
-void note_inputs(const Plan* plan, const Call& call) {
-  for (int32_t slot : plan->written) ++call.tensors[slot]->storage->writes;
-}
-
 const char* run_held(const Execution& run, const Call& call, Failure* failure) {
   const char* error = run_all(run, failure);
   note_inputs(run.instance->plan, call);
@@ -618,15 +622,6 @@ std::vector<int64_t> bytes_of_buffers(const Instance* instance, const Call& call
     bytes.push_back(size);
   }
   return bytes;
-}
-
-// Also after an error: part of it may be written.
-void note_outputs(const Plan* plan, PyObject* const* outputs) {
-  for (size_t k = 0; k < plan->outputs.size(); ++k) {
-    if (plan->outputs[k].kind == OutputSpec::New) {
-      ++reinterpret_cast<Tensor*>(outputs[k])->storage->writes;
-    }
-  }
 }
 
 bool execute(Instance* instance, const Call& call, PyObject* const* outputs) {
@@ -707,10 +702,6 @@ bool run_simple(const Instance* instance, const Call& call, PyObject* const* out
   return true;
 }
 
-void drop_outputs(const Plan* plan, PyObject** outputs) {
-  for (size_t k = 0; k < plan->outputs.size(); ++k) drop(outputs[k]);
-}
-
 }  // namespace
 
 void raise_routine_error(const char* op, ErrorKind kind, const char* text) {
@@ -771,19 +762,12 @@ bool instance_prepare(Instance* instance) {
 
 bool plan_run(Instance* instance, const Call& call, PyObject** outputs) {
   const Plan* plan = instance->plan;
-  const Device device = device_of(call);
-  bool dry = device.kind == DeviceKind::Meta;              // nothing is compiled
-  bool idle = dry_run || device.kind == DeviceKind::Null;  // nothing is launched
-  if (plan->has_device) {
-    for (const OutputSpec& out : plan->outputs) {
-      if (!out.own_device) continue;
-      dry |= out.device.kind == DeviceKind::Meta;
-      idle |= out.device.kind == DeviceKind::Null;
-    }
+  if (plan->elsewhere) [[unlikely]] {
+    return plan_run_elsewhere(instance, call, outputs);
   }
-  if (!dry && !instance->prepared && !instance_prepare(instance)) return false;
-  if (!make_outputs(instance, call, device, outputs)) return false;
-  if (dry || idle || instance->ready.empty()) return true;
+  if (!instance->prepared && !instance_prepare(instance)) return false;
+  if (!make_outputs(instance, call, Device{}, outputs)) return false;
+  if (dry_run || instance->ready.empty()) return true;
   const bool simple = instance->simple && !profiling();  // the straight path takes no times
   if (simple ? run_simple(instance, call, outputs) : execute(instance, call, outputs)) return true;
   drop_outputs(plan, outputs);

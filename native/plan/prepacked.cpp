@@ -235,7 +235,7 @@ bool keepable(const Plan* plan, int32_t slot, const Storage* storage) {
     if (written == slot) return false;
   }
   return !storage->reached && storage->exports == 0 && (!storage->release || storage->alone) &&
-         storage->data && storage->device.kind == DeviceKind::CPU;
+         storage->data && on_host(storage->device);
 }
 
 PackedUse look_up(const Tensor* t, const ReadyLaunch& ready, int64_t nbytes) {

@@ -14,6 +14,7 @@
 #include <random>
 #include <string_view>
 
+#include "device/devices.h"
 #include "random/random.h"
 #include "runtime/fork.h"
 #include "tensor/tensor_internal.h"
@@ -31,6 +32,7 @@ using GeneratorGuard = std::lock_guard<ForkSafe<std::mutex>>;
 struct GeneratorObject {
   PyObject_HEAD SharedGenerator* generator;
   PyObject* weakrefs;
+  Device device;
 };
 PyTypeObject* generator_type;
 PyObject* default_generator;
@@ -57,8 +59,22 @@ PyObject* generator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   }
   auto self = steal(type->tp_alloc(type, 0));
   if (!self) return nullptr;
+  new (&as_generator(self.get())->device) Device(runtime_of(device).generator ? device : Device{});
   auto* generator = as_generator(self.get())->generator = new (std::nothrow) SharedGenerator;
   return generator ? self.release() : PyErr_NoMemory();
+}
+PyObject* generator_on(PyTypeObject* type, Device device) {
+  return call_object(reinterpret_cast<PyObject*>(type), steal(device_object(device)));
+}
+// The default generator of a device, borrowed. Null + exception.
+PyObject* default_on(Device device) {
+  static PyObject* generators[kMaxDevices][kMaxDevices];
+  PyObject*& generator = generators[device.kind][device.index];
+  if (!generator) generator = generator_on(generator_type, device);
+  return generator;
+}
+PyObject* generator_device(PyObject* self, void*) {
+  return device_object(as_generator(self)->device);
 }
 void generator_dealloc(PyObject* self) {
   if (as_generator(self)->weakrefs) PyObject_ClearWeakRefs(self);
@@ -150,7 +166,7 @@ PyObject* generator_set_state(PyObject* self, PyObject* argument) {
 }
 PyObject* generator_clone_state(PyObject* self, PyObject*) {
   if (!flush_draws()) return nullptr;
-  PyObject* copy = PyObject_CallNoArgs(reinterpret_cast<PyObject*>(Py_TYPE(self)));
+  PyObject* copy = generator_on(Py_TYPE(self), as_generator(self)->device);
   if (!copy) return nullptr;
   SharedGenerator* g = as_generator(self)->generator;
   const GeneratorGuard lock(g->mutex);
@@ -163,15 +179,16 @@ PyObject* generator_offset(PyObject*, PyObject*) {
   return nullptr;
 }
 PyObject* generator_reduce(PyObject* self, PyObject*) {
-  PyObject* state = generator_get_state(self, nullptr);
-  if (!state) return nullptr;
-  return Py_BuildValue("(O(s)N)", Py_TYPE(self), "cpu", state);
+  auto state = steal(generator_get_state(self, nullptr));
+  const auto device = steal(device_object(as_generator(self)->device));
+  auto text = steal(state && device ? PyObject_Str(device.get()) : nullptr);
+  if (!text) return nullptr;
+  return Py_BuildValue("(O(N)N)", Py_TYPE(self), text.release(), state.release());
 }
 PyObject* generator_setstate(PyObject* self, PyObject* state) {
   if (!steal(generator_set_state(self, state))) return nullptr;
   Py_RETURN_NONE;
 }
-PyObject* generator_device(PyObject*, void*) { return device_object(Device{}); }
 
 PyMethodDef generator_methods[] = {
     {"manual_seed", generator_manual_seed, METH_O, "Starts the stream of a seed; returns self."},
@@ -186,8 +203,9 @@ PyMethodDef generator_methods[] = {
     {"__reduce__", generator_reduce, METH_NOARGS, nullptr},
     {"__setstate__", generator_setstate, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr}};
-PyGetSetDef generator_attributes[] = {{"device", generator_device, nullptr, "Always cpu.", nullptr},
-                                      {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyGetSetDef generator_attributes[] = {
+    {"device", generator_device, nullptr, "Whose draws it numbers.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMemberDef generator_members[] = {
     {"__weaklistoffset__", T_PYSSIZET, offsetof(GeneratorObject, weakrefs), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr}};
@@ -550,15 +568,37 @@ RoutineFunction find_random_routine(const char* name) {
   return nullptr;
 }
 
-Generator* generator_of(PyObject* object) {
-  if (!object || object == Py_None) return as_generator(default_generator)->generator;
+// The generator behind an object, for draws on a device. Null + exception.
+static SharedGenerator* generator_for(PyObject* object, Device device) {
+  if (!object || object == Py_None) object = default_generator;
+  if (object == default_generator && !on_host(device)) object = default_on(device);
+  if (!object) return nullptr;
   if (!PyObject_TypeCheck(object, generator_type)) {
     PyErr_Format(PyExc_TypeError,
                  "[generator] expected a Generator or None, but got %s\nhint: torch.Generator()",
                  Py_TYPE(object)->tp_name);
     return nullptr;
   }
-  return as_generator(object)->generator;
+  const Device own = as_generator(object)->device;
+  if (own.kind == device.kind && own.index == device.index) return as_generator(object)->generator;
+  PyErr_Format(PyExc_RuntimeError,
+               "[generator] Expected a '%s' device type for generator but found '%s'\n"
+               "hint: torch.Generator(device=...)",
+               runtime_of(device).name, runtime_of(own).name);
+  return nullptr;
+}
+
+Generator* generator_of(PyObject* object) { return generator_for(object, Device{}); }
+
+char* generator_address(PyObject* object, Device device) {
+  const DeviceRuntime& runtime = runtime_of(device);
+  if (!runtime.generator) {
+    PyErr_Format(PyExc_NotImplementedError,
+                 "[generator] device %s draws no random numbers\nhint: draw on cpu", runtime.name);
+    return nullptr;
+  }
+  Generator* generator = generator_for(object, device);
+  return generator ? runtime.generator(device.index, generator) : nullptr;
 }
 
 PyObject* generator_copy(PyObject* object) {
@@ -566,13 +606,30 @@ PyObject* generator_copy(PyObject* object) {
   return generator_clone_state(usual ? default_generator : object, nullptr);
 }
 
+// Those of all devices that have memory of their own.
+static PyObject* device_generators(PyObject*, PyObject*) {
+  auto list = steal(PyList_New(0));
+  for (int kind = 1; list && kind < device_count; ++kind) {
+    const DeviceRuntime& runtime = *device_runtimes[kind];
+    for (int8_t index = 0; runtime.generator && index < runtime.count; ++index) {
+      PyObject* generator = default_on({static_cast<uint8_t>(kind), index});
+      if (!generator || PyList_Append(list.get(), generator) < 0) return nullptr;
+    }
+  }
+  return list.release();
+}
+static PyMethodDef functions[] = {{"device_generators", device_generators, METH_NOARGS,
+                                   "The default generators of all devices but the CPU."},
+                                  {nullptr, nullptr, 0, nullptr}};
+
 bool init_random(PyObject* module) {
   generator_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&generator_spec));
   if (!generator_type) return false;
   default_generator = PyObject_CallNoArgs(reinterpret_cast<PyObject*>(generator_type));
   return default_generator &&
          PyModule_AddObjectRef(module, "Generator", (PyObject*)generator_type) == 0 &&
-         PyModule_AddObjectRef(module, "default_generator", default_generator) == 0;
+         PyModule_AddObjectRef(module, "default_generator", default_generator) == 0 &&
+         PyModule_AddFunctions(module, functions) == 0;
 }
 
 }  // namespace fb

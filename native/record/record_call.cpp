@@ -13,6 +13,7 @@
 #include <cstring>
 #include <utility>
 
+#include "device/devices.h"
 #include "record/record.h"
 
 namespace fb {
@@ -114,13 +115,6 @@ Resolve resolve(Recorder* r, Tensor* t, int32_t* id) {
 }
 
 // ---------------------------------------------------------------- memory that others may write to
-// Bytes from the first element to the last.
-int64_t span_of(const Tensor* t) {
-  int64_t last = 0;
-  for (int d = 0; d < t->ndim; ++d) last += (t->sizes()[d] - 1) * t->strides()[d];
-  return t->numel == 0 ? 0 : (last + 1) * item_size(t->dtype);
-}
-
 bool same_tensor(const Tensor* a, const Tensor* b) {
   return a->storage == b->storage && a->dtype == b->dtype && a->offset == b->offset &&
          a->ndim == b->ndim && std::equal(a->dims, a->dims + 2 * a->ndim, b->dims);
@@ -228,16 +222,6 @@ bool writes_outside(const Plan* plan, const Call& call) {
                      [&](int32_t slot) { return !call.tensors[slot]->storage->pending; });
 }
 
-// Whether tensors without memory take part: nothing is computed then, which a stream cannot mix
-// with what is.
-bool lacks_memory(const Plan* plan, const Call& call) {
-  return std::any_of(call.tensors, call.tensors + call.tensor_count,
-                     [](const Tensor* t) { return t && t->device.kind != DeviceKind::CPU; }) ||
-         std::any_of(plan->outputs.begin(), plan->outputs.end(), [](const OutputSpec& o) {
-           return o.own_device && o.device.kind != DeviceKind::CPU;
-         });
-}
-
 const int64_t* geometry_of(const Instance* instance, size_t output) {
   const int64_t* at = instance->geometry.data();
   for (size_t k = 0; k < output; ++k) at += 2 * instance->plan->outputs[k].sizes.size() + 1;
@@ -267,7 +251,7 @@ bool cheaper_at_once(const Recorder* r, const Instance* instance, RecordPlace fo
 Way way_of(Recorder* r, const Instance* instance, const Call& call, RecordPlace forward) {
   const Plan* plan = instance->plan;
   if (r->symbolic) return Way::Record;
-  if (lacks_memory(plan, call)) return Way::Eagerly;
+  if (plan->elsewhere) return Way::Eagerly;  // a stream is of the host
   if (!plan->checks.empty() || plan->faults) {
     const Certainty certainty = certainty_of(r, instance, call);
     if (certainty == Certainty::Pending && !r->records.empty()) return Way::Later;

@@ -65,6 +65,7 @@
 #include <unordered_map>
 
 #include "call/op_internal.h"
+#include "device/devices.h"
 #include "random/random_binding.h"
 #include "routines/routines_internal.h"
 #include "routines/routines_python.h"
@@ -93,21 +94,53 @@ const std::unordered_map<std::string, RoutineFunction>& registry() {
 
 // ---- calling a routine from Python (host ops)
 
-bool read_pointers(PyObject* tensors, std::vector<char*>* pointers,
-                   std::vector<Ref<Storage>>* held) {
-  const auto fast = steal(PySequence_Fast(tensors, "[call_routine] tensors must be a sequence"));
+// Of the first operand that is not in host memory; else the host.
+Device device_of(PyObject* operands) {
+  const auto fast = steal(PySequence_Fast(operands, "[call_routine] tensors must be a sequence"));
   for (Py_ssize_t i = 0; fast && i < PySequence_Fast_GET_SIZE(fast.get()); ++i) {
     PyObject* object = PySequence_Fast_GET_ITEM(fast.get(), i);
-    if (is_tensor(object)) {
-      Tensor* t = tensor_of(object);
-      if (!tensor_materialise(t, "a host op")) return false;
-      held->push_back(share(t->storage));
-      pointers->push_back(t->data());
-      continue;
+    if (is_tensor(object) && !on_host(tensor_of(object)->device)) return tensor_of(object)->device;
+  }
+  PyErr_Clear();  // it is raised where they are read
+  return Device{};
+}
+
+// A call's operands where the routine runs.
+struct Operands {
+  const Device device;
+  std::vector<char*> pointers = {};
+  std::vector<uint8_t> states = {};  // as in DeviceLaunch
+  std::vector<Ref<Storage>> held = {};
+  std::vector<std::pair<Tensor*, Ref<Tensor>>> copies = {};  // operands of another device
+
+  bool add(PyObject* object) {
+    states.push_back(!is_tensor(object));
+    if (!is_tensor(object)) {
+      pointers.push_back(generator_address(object, device));
+      return pointers.back() != nullptr;
     }
-    Generator* generator = generator_of(object);
-    if (!generator) return false;
-    pointers->push_back(reinterpret_cast<char*>(generator));
+    Tensor* t = tensor_of(object);
+    auto here = steal(tensor_placed(t, device, "a host op"));
+    if (!here) return false;
+    held.push_back(share(here->storage));
+    pointers.push_back(here->data());
+    if (here.get() != t) copies.emplace_back(t, std::move(here));
+    return true;
+  }
+  // Which operands are results, only the caller knows.
+  bool finish(const char* name, bool fine) {
+    for (const auto& storage : held) ++storage->writes;
+    for (const auto& [original, copy] : copies) {
+      if (fine) fine = tensor_copy_bytes(original, copy.get(), name);
+    }
+    return fine;
+  }
+};
+
+bool read_operands(PyObject* tensors, Operands* operands) {
+  const auto fast = steal(PySequence_Fast(tensors, "[call_routine] tensors must be a sequence"));
+  for (Py_ssize_t i = 0; fast && i < PySequence_Fast_GET_SIZE(fast.get()); ++i) {
+    if (!operands->add(PySequence_Fast_GET_ITEM(fast.get(), i))) return false;
   }
   return static_cast<bool>(fast);
 }
@@ -163,6 +196,37 @@ const char* run_profiled(const char* name, RoutineFunction routine, const Routin
   return error;
 }
 
+bool run_here(const char* name, RoutineFunction routine, const Operands& operands,
+              const std::vector<int64_t>& n, const std::vector<Scalar>& s, PyObject* tensors) {
+  ErrorKind kind = ErrorKind::Runtime;
+  const RoutineContext context{operands.pointers.data(), n.data(), s.data(), &kind};
+  const int64_t bytes = profiling() ? bytes_of(tensors) : -1;
+  const char* error;
+  Py_BEGIN_ALLOW_THREADS error =
+      bytes < 0 ? routine(context) : run_profiled(name, routine, context, bytes);
+  Py_END_ALLOW_THREADS return device_fine(name, {error, kind});
+}
+
+bool run_elsewhere(const char* name, RoutineFunction routine, const Operands& operands,
+                   const std::vector<int64_t>& n, const std::vector<Scalar>& s) {
+  const Device device = operands.device;
+  const int64_t stream = current_stream(device);
+  const DeviceLaunch launch{name,
+                            nullptr,
+                            routine,
+                            operands.pointers.data(),
+                            operands.states.data(),
+                            operands.pointers.size(),
+                            n.data(),
+                            n.size(),
+                            s.data(),
+                            s.size(),
+                            0,
+                            0};
+  return device_fine(name, runtime_of(device).launch(device.index, stream, launch)) &&
+         device_synchronize(device, stream, name);
+}
+
 PyObject* call_routine(PyObject*, PyObject* args) {
   const char* name;
   PyObject *tensors, *sizes, *scalars = nullptr;
@@ -172,27 +236,15 @@ PyObject* call_routine(PyObject*, PyObject* args) {
     PyErr_Format(PyExc_NotImplementedError, "[%s] no native routine has this name", name);
     return nullptr;
   }
-  std::vector<char*> pointers;
-  std::vector<Ref<Storage>> held;
+  Operands operands{device_of(tensors)};
   std::vector<int64_t> n;
   std::vector<Scalar> s;
-  const char* error = nullptr;
-  ErrorKind kind = ErrorKind::Runtime;
-  const bool fine = read_pointers(tensors, &pointers, &held) && read_sizes(sizes, &n) &&
-                    (!scalars || read_scalars(scalars, &s));
-  if (fine) {
-    const RoutineContext context{pointers.data(), n.data(), s.data(), &kind};
-    const int64_t bytes = profiling() ? bytes_of(tensors) : -1;
-    Py_BEGIN_ALLOW_THREADS error =
-        bytes < 0 ? routine(context) : run_profiled(name, routine, context, bytes);
-    Py_END_ALLOW_THREADS
-  }
-  for (const auto& storage : held) ++storage->writes;  // which are results, only the caller knows
-  if (!fine) return nullptr;
-  if (error) {
-    raise_routine_error(name, kind, error);
+  if (!read_operands(tensors, &operands) || !read_sizes(sizes, &n) ||
+      (scalars && !read_scalars(scalars, &s)))
     return nullptr;
-  }
+  const bool fine = on_host(operands.device) ? run_here(name, routine, operands, n, s, tensors)
+                                             : run_elsewhere(name, routine, operands, n, s);
+  if (!operands.finish(name, fine)) return nullptr;
   Py_RETURN_NONE;
 }
 

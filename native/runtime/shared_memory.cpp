@@ -107,6 +107,11 @@ PyObject* move_to_shared(PyObject*, PyObject* args) {
   const char* path = "";
   if (!PyArg_ParseTuple(args, "Oi|s", &object, &descriptor, &path)) return nullptr;
   Storage* storage = untyped_storage_target(object);
+  if (storage && !on_host(storage->device)) {
+    PyErr_Format(PyExc_RuntimeError,
+                 "[share_memory_] _share_fd_: only available on CPU\nhint: move it with .cpu()");
+    return nullptr;
+  }
   auto mapping = storage ? map_file(descriptor, storage->nbytes, path) : nullptr;
   if (!mapping) return nullptr;
   if (!mapping->path.empty()) mapping->users()->store(1);

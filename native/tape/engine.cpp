@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "call/override.h"
+#include "device/devices.h"
 #include "runtime/profile.h"
 #include "tape/tape.h"
 
@@ -282,13 +283,16 @@ bool run_task(GraphTask* task) {
 // ---------------------------------------------------------------- roots and inputs
 Tensor* filled(const OutputMetadata& m, double value) {
   auto t = steal(tensor_empty(m.dtype, m.device, static_cast<int>(m.sizes.size()), m.sizes.data()));
-  if (!t || m.device.kind != DeviceKind::CPU || t->numel == 0) return t.release();
-  if (value == 0.0) {
+  if (!t || t->numel == 0 || !has_memory(m.device)) return t.release();
+  if (value == 0.0 && on_host(m.device)) {
     std::memset(t->data(), 0, static_cast<size_t>(t->numel * item_size(t->dtype)));
     return t.release();
   }
+  char element[16];
   const auto number = steal(PyFloat_FromDouble(value));
-  return number && store_scalar(t->data(), t->dtype, number.get()) ? t.release() : nullptr;
+  const bool fine = number && store_scalar(element, t->dtype, number.get()) &&
+                    device_fill(t.get(), element, "backward");
+  return fine ? t.release() : nullptr;
 }
 
 Tensor* implicit_gradient(Tensor* root) {

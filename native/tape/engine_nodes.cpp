@@ -8,6 +8,7 @@
 #include "call/lists.h"
 #include "call/op_internal.h"
 #include "call/override.h"
+#include "device/devices.h"
 #include "runtime/fork.h"
 #include "tape/tape.h"
 
@@ -423,6 +424,19 @@ bool apply_constant(Tensor* grad, Tensor** results) {
   return results[0] != nullptr;
 }
 
+// Whether a gradient must move to where its value is.
+bool must_move(Device from, Device to) {
+  return (from.kind != to.kind || from.index != to.index) && has_memory(from) && has_memory(to);
+}
+
+// A number on the CPU may join operands on another device; so its gradient comes from there.
+bool move_gradient(Tensor** grad, Device device) {
+  const auto place = steal(device_object(device));
+  PyObject* args[2] = {object_of(*grad), place.get()};
+  PyObject* to = place ? tensor_method("to") : nullptr;
+  return to && replace_tensor(grad, invoke(to, args, 2));
+}
+
 bool run_post_accumulate(Tensor* leaf) {
   const Autograd* a = leaf->autograd;
   if (!a || !a->post_accumulate_hooks || PyObject_Length(a->post_accumulate_hooks) == 0) {
@@ -462,6 +476,8 @@ bool apply_node(Node* node, Tensor** grads, Tensor** results) {
       if (!grads[0]) return true;
       Tensor* leaf = tensor_of(node->object);
       if (!tensor_requires_grad(leaf)) return true;  // detach_() since
+      if (must_move(grads[0]->device, leaf->device) && !move_gradient(grads, leaf->device))
+        return false;
       return add_to_leaf(leaf, grads[0]) && run_post_accumulate(leaf);
     }
   }
@@ -580,6 +596,10 @@ std::string sizes_text(const int64_t* sizes, size_t ndim) {
 bool fit_gradient(const std::string& who, size_t index, const OutputMetadata& wanted,
                   Tensor** grad) {
   const Tensor* t = *grad;
+  if (must_move(t->device, wanted.device)) {
+    if (!move_gradient(grad, wanted.device)) return false;
+    t = *grad;
+  }
   if (!has_sizes(t, wanted)) {
     if (!expandable(t, wanted)) {
       PyErr_Format(PyExc_RuntimeError,

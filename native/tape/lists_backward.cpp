@@ -128,7 +128,7 @@ namespace {
 
 bool plain(const Tensor* t, const ListGeometry& g) {
   return is_exact_tensor(reinterpret_cast<PyObject*>(const_cast<Tensor*>(t))) &&
-         t->dtype == g.whole.dtype && t->device.kind == DeviceKind::CPU;
+         t->dtype == g.whole.dtype && on_host(t->device);
 }
 
 bool runs_native() {

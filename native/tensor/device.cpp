@@ -1,22 +1,21 @@
-// The `device` value type. It can name every device PyTorch names; only those in `usable` run.
+// The `device` value type. It can name every device PyTorch names; those that are registered run.
 #include <cctype>
 
 #include "core.h"
+#include "device/devices.h"
 #include "tensor/tensor_internal.h"
 
 namespace fb {
 namespace {
 
-// The first three stand in the order of DeviceKind.
-constexpr const char* kNames[] = {"cpu",    "meta",   "null",         "cuda",  "ipu",    "xpu",
-                                  "mkldnn", "opengl", "opencl",       "ideep", "hip",    "ve",
-                                  "fpga",   "maia",   "xla",          "lazy",  "vulkan", "mps",
-                                  "hpu",    "mtia",   "privateuseone"};
-constexpr int kNameCount = static_cast<int>(sizeof kNames / sizeof *kNames);
-constexpr int kUsable = 3;
+// The names beside those of registered devices.
+constexpr const char* kNames[] = {"cuda",  "ipu",    "xpu", "mkldnn", "opengl", "opencl",
+                                  "ideep", "hip",    "ve",  "fpga",   "maia",   "xla",
+                                  "lazy",  "vulkan", "mps", "hpu",    "mtia",   "privateuseone"};
 
 struct DeviceObject {
-  PyObject_HEAD uint8_t name;  // index into kNames
+  PyObject_HEAD const char* name;  // of the table, or of kNames
+  int8_t kind;                     // -1: the device is not registered
   int8_t index;
 };
 PyTypeObject* device_type;
@@ -29,25 +28,41 @@ std::vector<Device>& entered_devices() {
 
 DeviceObject* as_device(PyObject* object) { return reinterpret_cast<DeviceObject*>(object); }
 
-PyObject* device_make(uint8_t name, int8_t index) {
+PyObject* device_make(const char* name, int8_t index) {
   auto* self = reinterpret_cast<DeviceObject*>(device_type->tp_alloc(device_type, 0));
   if (!self) return nullptr;
   self->name = name;
+  self->kind = static_cast<int8_t>(device_find(name));
   self->index = index;
   return reinterpret_cast<PyObject*>(self);
 }
 
+// The name itself out of the table or kNames; null when there is none.
+const char* find_name(std::string_view text) {
+  for (int kind = 0; kind < device_count; ++kind) {
+    if (text == device_runtimes[kind]->name) return device_runtimes[kind]->name;
+  }
+  for (const char* name : kNames) {
+    if (text == name) return name;
+  }
+  return nullptr;
+}
+
+std::string known_names() {
+  std::string names;
+  for (int kind = 0; kind < device_count; ++kind)
+    names += (kind ? ", " : "") + std::string(device_runtimes[kind]->name);
+  for (const char* name : kNames) {
+    if (device_find(name) < 0) names += ", " + std::string(name);
+  }
+  return names;
+}
+
 // "cuda:1" -> name and index.
-bool parse_device(const char* text, Py_ssize_t length, uint8_t* name, int8_t* index) {
+bool parse_device(const char* text, Py_ssize_t length, const char** name, int8_t* index) {
   Py_ssize_t head = 0;
   while (head < length && text[head] != ':') ++head;
-  int found = -1;
-  for (int i = 0; i < kNameCount; ++i) {
-    if (static_cast<Py_ssize_t>(std::strlen(kNames[i])) == head &&
-        std::memcmp(kNames[i], text, static_cast<size_t>(head)) == 0) {
-      found = i;
-    }
-  }
+  *name = find_name({text, static_cast<size_t>(head)});
   *index = -1;
   bool valid = length > 0;
   if (head < length) {
@@ -68,16 +83,13 @@ bool parse_device(const char* text, Py_ssize_t length, uint8_t* name, int8_t* in
                  text);
     return false;
   }
-  if (found < 0) {
-    std::string names;
-    for (const char* n : kNames) names += (names.empty() ? "" : ", ") + std::string(n);
+  if (!*name) {
     PyErr_Format(PyExc_RuntimeError,
                  "[device] Expected one of %s device type at start of device string: '%s'\n"
                  "hint: check the spelling",
-                 names.c_str(), text);
+                 known_names().c_str(), text);
     return false;
   }
-  *name = static_cast<uint8_t>(found);
   return true;
 }
 
@@ -112,7 +124,7 @@ PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
     PyErr_SetString(PyExc_TypeError, "[device] a device type is needed\nhint: device('cpu')");
     return nullptr;
   }
-  uint8_t name = 0;
+  const char* name = nullptr;
   int8_t number = -1;
   if (Py_TYPE(type) == device_type) {
     name = as_device(type)->name;
@@ -144,27 +156,29 @@ PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
 
 PyObject* device_repr(PyObject* self) {
   const DeviceObject* d = as_device(self);
-  if (d->index < 0) return PyUnicode_FromFormat("device(type='%s')", kNames[d->name]);
-  return PyUnicode_FromFormat("device(type='%s', index=%d)", kNames[d->name], int{d->index});
+  if (d->index < 0) return PyUnicode_FromFormat("device(type='%s')", d->name);
+  return PyUnicode_FromFormat("device(type='%s', index=%d)", d->name, int{d->index});
 }
 PyObject* device_str(PyObject* self) {
   const DeviceObject* d = as_device(self);
-  if (d->index < 0) return PyUnicode_FromString(kNames[d->name]);
-  return PyUnicode_FromFormat("%s:%d", kNames[d->name], int{d->index});
+  if (d->index < 0) return PyUnicode_FromString(d->name);
+  return PyUnicode_FromFormat("%s:%d", d->name, int{d->index});
 }
 PyObject* device_compare(PyObject* a, PyObject* b, int op) {
   if (Py_TYPE(a) != device_type || Py_TYPE(b) != device_type || (op != Py_EQ && op != Py_NE)) {
     Py_RETURN_NOTIMPLEMENTED;
   }
-  const bool same =
-      as_device(a)->name == as_device(b)->name && as_device(a)->index == as_device(b)->index;
+  const DeviceObject *x = as_device(a), *y = as_device(b);
+  const bool same = std::strcmp(x->name, y->name) == 0 && x->index == y->index;
   return PyBool_FromLong(same == (op == Py_EQ));
 }
 Py_hash_t device_hash(PyObject* self) {
-  return (as_device(self)->name << 8) + as_device(self)->index + 2;
+  Py_hash_t hash = as_device(self)->index + 2;
+  for (const char* at = as_device(self)->name; *at; ++at) hash = hash * 31 + *at;
+  return hash;
 }
 PyObject* device_get_type(PyObject* self, void*) {
-  return PyUnicode_FromString(kNames[as_device(self)->name]);
+  return PyUnicode_FromString(as_device(self)->name);
 }
 PyObject* device_get_index(PyObject* self, void*) {
   if (as_device(self)->index < 0) Py_RETURN_NONE;
@@ -172,8 +186,8 @@ PyObject* device_get_index(PyObject* self, void*) {
 }
 PyObject* device_reduce(PyObject* self, PyObject*) {
   const DeviceObject* d = as_device(self);
-  if (d->index < 0) return Py_BuildValue("(O(s))", Py_TYPE(self), kNames[d->name]);
-  return Py_BuildValue("(O(si))", Py_TYPE(self), kNames[d->name], int{d->index});
+  if (d->index < 0) return Py_BuildValue("(O(s))", Py_TYPE(self), d->name);
+  return Py_BuildValue("(O(si))", Py_TYPE(self), d->name, int{d->index});
 }
 PyObject* device_enter(PyObject* self, PyObject*) {
   Device device;
@@ -231,19 +245,50 @@ PyMethodDef functions[] = {
 
 PyObject* device_object(Device device) {
   // The objects for plain "cpu" and "meta" are asked for all the time: keep one of each.
-  static PyObject* plain[kUsable];
-  const int kind = static_cast<int>(device.kind);
-  if (device.index >= 0) return device_make(static_cast<uint8_t>(kind), device.index);
-  if (!plain[kind]) plain[kind] = device_make(static_cast<uint8_t>(kind), -1);
-  return Py_XNewRef(plain[kind]);
+  static PyObject* plain[kMaxDevices];
+  const char* name = runtime_of(device).name;
+  if (device.index >= 0) return device_make(name, device.index);
+  PyObject*& object = plain[device.kind];
+  if (!object) object = device_make(name, -1);
+  return Py_XNewRef(object);
 }
 
+namespace {
+
+bool refuse_missing(const char* name) {
+  // The exception types of a PyTorch that was built without the device.
+  const std::string_view missing = name;
+  PyErr_Format(
+      missing == "cuda" || missing == "xpu" ? PyExc_AssertionError : PyExc_NotImplementedError,
+      "[device] '%s' is not available: this build computes on cpu (and meta)\n"
+      "hint: use device='cpu'; torch.accelerator.is_available() says whether there is another",
+      name);
+  return false;
+}
+
+// One CPU: "cpu:0" and "cpu" are the same place; so are "sim:0" and "sim", the current device.
+bool settle_index(Device* device) {
+  const DeviceRuntime& runtime = runtime_of(*device);
+  if (on_host(*device)) device->index = -1;
+  if (on_host(*device) || runtime.count == 0) return true;
+  if (device->index < 0) device->index = 0;
+  if (device->index < runtime.count) return true;
+  PyErr_Format(PyExc_RuntimeError,
+               "[device] invalid device ordinal: %s:%d, and there are %d\nhint: count from 0",
+               runtime.name, int{device->index}, int{runtime.count});
+  return false;
+}
+
+}  // namespace
+
 bool device_from_object(PyObject* object, Device* out) {
-  uint8_t name = 0;
+  const char* name = nullptr;
   int8_t index = -1;
+  int kind = -1;
   if (Py_TYPE(object) == device_type) {
     name = as_device(object)->name;
     index = as_device(object)->index;
+    kind = as_device(object)->kind;
   } else if (PyUnicode_Check(object)) {
     Py_ssize_t length;
     const char* text = PyUnicode_AsUTF8AndSize(object, &length);
@@ -257,20 +302,10 @@ bool device_from_object(PyObject* object, Device* out) {
                  Py_TYPE(object)->tp_name);
     return false;
   }
-  if (name >= kUsable) {
-    // The exception types of a PyTorch that was built without the device.
-    const std::string_view missing = kNames[name];
-    PyErr_Format(
-        missing == "cuda" || missing == "xpu" ? PyExc_AssertionError : PyExc_NotImplementedError,
-        "[device] '%s' is not available: this build computes on cpu (and meta)\n"
-        "hint: use device='cpu'; torch.accelerator.is_available() says whether there is another",
-        kNames[name]);
-    return false;
-  }
-  out->kind = static_cast<DeviceKind>(name);
-  // One CPU: "cpu:0" and "cpu" are the same place.
-  out->index = name == 0 ? static_cast<int8_t>(-1) : index;
-  return true;
+  if (kind < 0) kind = device_find(name);
+  if (kind < 0) return refuse_missing(name);
+  *out = {static_cast<uint8_t>(kind), index};
+  return settle_index(out);
 }
 
 Device default_device() { return default_device_value; }

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "core.h"
+#include "device/devices.h"
 #include "plan/prepacked.h"
 #include "tensor/tensor_internal.h"
 
@@ -40,12 +41,26 @@ bool out_of_memory(int64_t nbytes) {
   return false;
 }
 
+bool allocate_elsewhere(Storage* storage) {
+  const Device device = storage->device;
+  if (!has_memory(device)) return true;
+  storage->data =
+      runtime_of(device).allocate(device.index, current_stream(device), storage->nbytes);
+  return storage->data || out_of_memory(storage->nbytes);
+}
+
+void release_elsewhere(Storage* storage) {
+  runtime_of(storage->device).release(storage->device.index, storage->data, storage->nbytes);
+}
+
 }  // namespace
 
 bool dry_run = false;
 
 bool storage_allocate(Storage* storage) {
-  if (storage->data || storage->nbytes == 0 || storage->device.kind != DeviceKind::CPU) return true;
+  if (storage->data || storage->nbytes == 0) return true;
+  if (!on_host(storage->device)) [[unlikely]]
+    return allocate_elsewhere(storage);
   storage->data = block_allocate(storage->nbytes);
   if (!storage->data) return out_of_memory(storage->nbytes);
   if (dry_run) [[unlikely]] {
@@ -105,6 +120,8 @@ void storage_decref(Storage* storage) {
   if (storage->packed) packed_forget(storage);
   if (storage->release) {
     storage->release(storage->release_context);
+  } else if (!on_host(storage->device)) {
+    if (storage->data) release_elsewhere(storage);
   } else if (storage->data) {
     block_free(storage->data, storage->nbytes);
   }

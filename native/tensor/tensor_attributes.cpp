@@ -1,5 +1,6 @@
 // Attributes and small methods of Tensor: geometry, dtype, device, autograd flags, data, grad.
 #include "core.h"
+#include "device/devices.h"
 #include "tape/tape.h"
 #include "tensor/tensor_internal.h"
 
@@ -114,17 +115,17 @@ PyObject* get_is_meta(PyObject* self, void*) {
   Device claimed;
   if (PyObject* object = claimed_device(self)) {
     if (!device_from_object(object, &claimed)) return nullptr;
-    return PyBool_FromLong(claimed.kind == DeviceKind::Meta);
+    return PyBool_FromLong(is_abstract(claimed));
   }
-  return PyBool_FromLong(tensor_of(self)->device.kind == DeviceKind::Meta);
+  return PyBool_FromLong(is_abstract(tensor_of(self)->device));
 }
 PyObject* get_is_cpu(PyObject* self, void*) {
   Device claimed;
   if (PyObject* object = claimed_device(self)) {
     if (!device_from_object(object, &claimed)) return nullptr;
-    return PyBool_FromLong(claimed.kind == DeviceKind::CPU);
+    return PyBool_FromLong(on_host(claimed));
   }
-  return PyBool_FromLong(tensor_of(self)->device.kind == DeviceKind::CPU);
+  return PyBool_FromLong(on_host(tensor_of(self)->device));
 }
 PyObject* get_false(PyObject*, void*) { Py_RETURN_FALSE; }
 PyObject* method_false(PyObject*, PyObject*) { Py_RETURN_FALSE; }
@@ -137,7 +138,10 @@ PyObject* method_is_complex(PyObject* self, PyObject*) {
 PyObject* method_is_signed(PyObject* self, PyObject*) {
   return PyBool_FromLong(dtype_info(tensor_of(self)->dtype).is_signed);
 }
-PyObject* method_get_device(PyObject*, PyObject*) { return PyLong_FromLong(-1); }
+PyObject* method_get_device(PyObject* self, PyObject*) {
+  const Device device = tensor_of(self)->device;
+  return PyLong_FromLong(has_memory(device) ? device.index : -1);
+}
 PyObject* method_is_inference(PyObject* self, PyObject*) {
   return PyBool_FromLong((tensor_of(self)->flags & kInference) != 0);
 }
@@ -475,7 +479,7 @@ PyObject* method_reduce_ex(PyObject* self, PyObject* protocol) {
   return callable ? PyObject_CallFunctionObjArgs(callable, self, protocol, nullptr) : nullptr;
 }
 PyObject* method_format(PyObject* self, PyObject* spec) {
-  if (tensor_of(self)->ndim == 0 && tensor_of(self)->device.kind == DeviceKind::CPU) {
+  if (tensor_of(self)->ndim == 0 && has_memory(tensor_of(self)->device)) {
     const auto value = steal(tensor_item(tensor_of(self)));
     return value ? PyObject_Format(value.get(), spec) : nullptr;
   }
@@ -513,7 +517,7 @@ PyMethodDef attribute_methods[] = {
     {"is_conj", method_is_conj, METH_NOARGS, "True for a view of conjugates (`conj`)."},
     {"is_neg", method_is_neg, METH_NOARGS, "True for a view of negatives (`imag` of a `conj`)."},
     {"is_pinned", with_keywords(method_false), METH_VARARGS, "False: there is no pinned memory."},
-    {"get_device", method_get_device, METH_NOARGS, "-1: the tensor lives on the CPU."},
+    {"get_device", method_get_device, METH_NOARGS, "The index of its device; -1 on the CPU."},
     {"data_ptr", method_data_ptr, METH_NOARGS, "Address of the first element."},
     {"untyped_storage", method_untyped_storage, METH_NOARGS, "The bytes under this tensor."},
     {"is_set_to", method_is_set_to, METH_O, "Same storage and geometry as the other tensor."},

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "core.h"
+#include "device/devices.h"
 #include "tensor/tensor_internal.h"
 
 namespace fb {
@@ -115,6 +116,10 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
     PyErr_SetString(PyExc_BufferError, "[buffer] this storage has no data\nhint: it is on meta");
     return -1;
   }
+  if (!on_host(s->device)) {
+    PyErr_SetString(PyExc_BufferError, "[buffer] the bytes are on a device\nhint: storage.cpu()");
+    return -1;
+  }
   s->resizable = false;  // the consumer has the address from now on
   reinterpret_cast<StorageObject*>(self)->lent = true;
   return PyBuffer_FillInfo(view, self, s->data ? s->data : &nothing, s->nbytes, 0, flags);
@@ -142,8 +147,12 @@ PyObject* method_resize(PyObject* self, PyObject* argument) {
 }
 PyObject* method_bytes(PyObject* self, PyObject*) {
   const Storage* s = target(self);
-  return PyBytes_FromStringAndSize(static_cast<const char*>(s->data),
-                                   s->data ? static_cast<Py_ssize_t>(s->nbytes) : 0);
+  auto bytes =
+      steal(PyBytes_FromStringAndSize(nullptr, s->data ? static_cast<Py_ssize_t>(s->nbytes) : 0));
+  if (!bytes || !s->data) return bytes.release();
+  char* to = PyBytes_AS_STRING(bytes.get());
+  const bool fine = device_copy(Device{}, to, s->device, s->data, s->nbytes, "bytes");
+  return fine ? bytes.release() : nullptr;
 }
 PyObject* method_tolist(PyObject* self, PyObject*) {
   const auto bytes = steal(method_bytes(self, nullptr));
@@ -156,19 +165,30 @@ PyObject* method_view(PyObject* self, PyObject*) {
   face->lent = before;
   return view;
 }
+PyObject* copy_on(const Storage* s, Device device) {
+  Storage* copy = storage_new(s->nbytes, device);
+  const bool fine = !copy || !s->data ||
+                    device_copy(device, copy->data, s->device, s->data, s->nbytes, "storage");
+  auto face = steal(wrap(copy));
+  return fine ? face.release() : nullptr;
+}
 PyObject* method_clone(PyObject* self, PyObject*) {
+  return copy_on(target(self), target(self)->device);
+}
+PyObject* method_cpu(PyObject* self, PyObject*) {
   const Storage* s = target(self);
-  Storage* copy = storage_new(s->nbytes, s->device);
-  if (copy && s->data) std::memcpy(copy->data, s->data, static_cast<size_t>(s->nbytes));
-  return wrap(copy);
+  const bool copies = has_memory(s->device) && !on_host(s->device);
+  return copies ? copy_on(s, Device{}) : Py_NewRef(self);
 }
 PyObject* method_fill(PyObject* self, PyObject* argument) {
   Py_buffer view;
   if (PyObject_GetBuffer(argument, &view, PyBUF_SIMPLE) < 0) return nullptr;
   Storage* s = target(self);
-  const bool good = view.len == s->nbytes && (s->data || s->nbytes == 0);
-  if (good && s->data) std::memcpy(s->data, view.buf, static_cast<size_t>(view.len));
-  if (!good) {
+  bool good = view.len == s->nbytes && (s->data || s->nbytes == 0);
+  if (good && s->data) {
+    good = device_copy(s->device, s->data, Device{}, view.buf, s->nbytes, "fill_bytes");
+  }
+  if (!good && !PyErr_Occurred()) {
     PyErr_Format(PyExc_ValueError, "[storage] expected %lld bytes: got %zd\nhint: check the file",
                  static_cast<long long>(s->nbytes), view.len);
   }
@@ -243,9 +263,15 @@ PyObject* storage_from_buffer(PyObject*, PyObject* args, PyObject* kwargs) {
   return wrap(storage);
 }
 
-// Whether bytes can be read: not on meta, and computed.
+// Whether the host can read the bytes: not on meta, and computed.
 bool has_bytes(const Storage* s) {
-  if (s->nbytes == 0 || s->data) return true;
+  if (s->nbytes == 0 || (s->data && on_host(s->device))) return true;
+  if (s->data) {
+    PyErr_Format(PyExc_NotImplementedError,
+                 "[storage] the bytes are on device %s, not in host memory\nhint: storage.cpu()",
+                 runtime_of(s->device).name);
+    return false;
+  }
   PyErr_SetString(PyExc_NotImplementedError,
                   "[storage] bytes are not available here\nhint: meta tensors have no data");
   return false;
@@ -378,8 +404,9 @@ PyObject* method_fill_byte(PyObject* self, PyObject* value) {
 }
 PyObject* text(PyObject* self) {
   const Storage* s = target(self);
-  std::string lines = s->nbytes > 0 && !s->data ? "..." : "";
-  for (int64_t i = 0; s->data && i < s->nbytes; ++i) {
+  const bool readable = s->data && on_host(s->device);
+  std::string lines = s->nbytes > 0 && !readable ? "..." : "";
+  for (int64_t i = 0; readable && i < s->nbytes; ++i) {
     lines += (i ? "\n " : " ") + std::to_string(static_cast<const unsigned char*>(s->data)[i]);
   }
   const auto device = steal(get_device(self, nullptr));
@@ -415,7 +442,7 @@ PyMethodDef methods[] = {
     {"_read", method_read, METH_VARARGS,
      "_read(descriptor, position): overwrites all bytes from a file; False: it ends too early."},
     {"fill_", method_fill_byte, METH_O, "Sets all bytes to the low byte of an int."},
-    {"cpu", method_itself, METH_NOARGS, "Itself: it is on the CPU."},
+    {"cpu", method_cpu, METH_NOARGS, "Itself, or a copy in host memory."},
     {"untyped", method_itself, METH_NOARGS, "Itself."},
     {"new", method_new, METH_NOARGS, "A storage without bytes."},
     {"element_size", method_one, METH_NOARGS, "Bytes of an element: one."},
@@ -478,8 +505,10 @@ bool storage_resize(Storage* storage, int64_t nbytes) {
   Storage* fresh = storage_new(nbytes, storage->device);
   if (!fresh) return false;
   const int64_t kept = std::min(nbytes, storage->nbytes);
-  if (storage->data && fresh->data) {
-    std::memcpy(fresh->data, storage->data, static_cast<size_t>(kept));
+  if (storage->data && fresh->data &&
+      !device_copy(storage->device, fresh->data, storage->device, storage->data, kept, "resize_")) {
+    storage_decref(fresh);
+    return false;
   }
   std::swap(storage->data, fresh->data);
   std::swap(storage->nbytes, fresh->nbytes);

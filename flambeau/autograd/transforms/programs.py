@@ -188,7 +188,7 @@ def _traced(source: Source, call: Call, single: Call, run: Callable[..., Any]) -
     device = _core.device(placed[0]) if placed else None
     with trace:
         place = device or first_device(call)
-        return _specify(result, trace, "tuple", place, differentiable, device)
+        return _specify(result, trace, "tuple", call, place, differentiable, device)
 
 
 def _sizes(trace: Trace, graph: Graph, call: Call, inputs: Sequence[Node]) -> dict[str, Size]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from flambeau.core.devices import has_data
 from flambeau.ir.failure import failure
 from flambeau.language.definition import REGISTRY, op
 from flambeau.language.samples import ErrorSample, T, sample
@@ -35,7 +36,7 @@ def _write(name: str, self: Any, function: Callable[..., Any], *others: Any) -> 
             raise failure(TypeError, name, problem, f"other.to({self.dtype})")
     if not callable(function):
         raise failure(TypeError, name, f"{function!r} is not callable", "give a function")
-    if self.is_meta:
+    if not has_data(self):
         return self
     dtype = self.dtype
     kind: Any = complex if dtype.is_complex else float if dtype.is_floating_point else int

@@ -11,6 +11,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core import install, tensors
+from flambeau.core.devices import has_data
 from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language.definition import op
@@ -148,7 +149,7 @@ def _slopes(input: Any, lower: float, upper: float, generator: Any) -> Any:
     """A slope per element; a number is drawn, in float64, for each that is not positive."""
     negative = input.detach() <= 0
     slopes = input.detach().new_ones(()).expand(input.shape).clone()
-    if input.is_meta:  # as many as there are numbers to look at
+    if not has_data(input):  # as many as there are numbers to look at
         return slopes
     drawn = tensors.empty((int(negative.sum()),), object_of("f64"), input.device)
     low, high = (float(slopes.new_full((), bound)) for bound in (lower, upper))

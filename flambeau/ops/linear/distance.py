@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from flambeau import prims
+from flambeau.core.devices import has_data
 from flambeau.ir.dtypes import TITLES
 from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
@@ -570,7 +571,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Any:
         if num_classes <= 0:
             raise fail("Can not infer total number of classes from empty tensor.", "pass it")
         return one_hot_of(tensor, num_classes)
-    if tensor.is_meta and num_classes > 0:
+    if not has_data(tensor) and num_classes > 0:
         return one_hot_of(tensor, static_size(num_classes))
     if int(tensor.min()) < 0:
         raise fail("Class values must be non-negative.", "classes count from 0")

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from flambeau import prims
 from flambeau.core import tensors
+from flambeau.core.devices import has_data
 from flambeau.ir.environment import less
 from flambeau.ir.failure import failure
 from flambeau.ir.lock import importing, late
@@ -89,7 +90,7 @@ def values_of(x: Any) -> Any:
         from flambeau.autograd.transforms.wrappers import inside
 
     x = inside(x).detach()
-    return None if x.is_meta else x
+    return None if not has_data(x) else x
 
 
 def raise_errors(name: str, info: Any, meaning: str) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+from flambeau.core.devices import has_data
 from flambeau.language.definition import op
 from flambeau.language.dtypes import name_of
 from flambeau.language.samples import ErrorSample, Sample, T, sample
@@ -75,7 +76,7 @@ def _bounds(offs: Any, extent: int) -> list[int]:
     Raises:
         RuntimeError: offsets decrease, or leave the dimension.
     """
-    found: list[int] = [0, *([0] * offs.shape[0] if offs.is_meta else offs.tolist())]
+    found: list[int] = [0, *([0] * offs.shape[0] if not has_data(offs) else offs.tolist())]
     if any(end < begin for begin, end in pairwise(found)) or found[-1] > extent:
         raise _refuse(
             f"offsets must increase from 0 to at most {extent}: got {found[1:]}",

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau import prims
+from flambeau.core.devices import has_data
 from flambeau.ir.environment import same_size
 from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
@@ -213,7 +214,7 @@ def _check_offsets(input: Any, offsets: Any) -> None:
 
 
 def _check_starts(input: Any, offsets: Any) -> None:
-    if offsets.is_meta:
+    if not has_data(offsets):
         return
     if offsets.numel() and int(offsets[0]) != 0:
         problem = "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to "

@@ -27,7 +27,7 @@ def manual_seed(seed: int) -> Any:
             f"[manual_seed] expected an int, got {seed!r}\nhint: any number of 64 bits will do"
         ) from error
     report_change("manual_seed")
-    return tensors.default_generator.manual_seed(number)
+    return tensors.seed_generators(number)
 
 
 @op(where="torch", host=True)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
+from flambeau.core.devices import has_data
 from flambeau.ir.environment import less
 from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
@@ -720,7 +721,7 @@ def _check_multinomial(weights: Any, num_samples: int, replacement: bool) -> Non
         problem = "cannot sample n_sample <= 0 samples"
     elif not replacement and num_samples > weights.shape[-1]:
         problem = "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
-    elif weights.is_meta:
+    elif not has_data(weights):
         return
     elif weights.numel() and not bool(((weights >= 0) & (weights < math.inf)).all()):
         problem = "probability tensor contains either `inf`, `nan` or element < 0"

@@ -10,6 +10,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core import tensors
+from flambeau.core.devices import has_memory, on_host, same_place
 from flambeau.ir.dtypes import ROWS, TITLES
 from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
@@ -216,7 +217,7 @@ def _to_dtype_format(
 def _moved(self: Any, device: Any, dtype: Any, copy: bool, memory_format: Any) -> Any:
     if device is not None and not (device == "cpu" and self.is_cpu):
         target = tensors.as_device(device)
-        if target.type != self.device.type:
+        if not same_place(target, self.device):
             return _transferred(self, target, dtype)
     result = self if dtype is None else to.native(self, dtype)
     if memory_format is None and not copy:
@@ -228,13 +229,15 @@ def _moved(self: Any, device: Any, dtype: Any, copy: bool, memory_format: Any) -
 
 
 def _transferred(self: Any, target: Any, dtype: Any) -> Any:
-    if target.type == "cpu":
+    if has_memory(target) and has_memory(self.device):
+        result = self if dtype is None else to.native(self, dtype)
+        return late("flambeau.autograd.moving").moved(result, target)
+    if on_host(target):
         raise NotImplementedError(
             f"[to] Cannot copy out of {self.device.type} tensor; no data!\n"
             f"hint: a tensor on the {self.device.type} device has a shape but no values"
         )
-    wanted = self.dtype if dtype is None else dtype
-    return tensors.empty_strided(self.shape, self.stride(), wanted, target)
+    return tensors.empty_strided(self.shape, self.stride(), dtype or self.dtype, target)
 
 
 @op(
@@ -329,7 +332,7 @@ def type_of(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     host=True,
 )
 def cpu(self: Any, memory_format: Any = None) -> Any:
-    """The tensor on the CPU: itself.
+    """The tensor on the CPU: itself if it is there.
 
     Raises:
         NotImplementedError: from the meta device, which has no data.

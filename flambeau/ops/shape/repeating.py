@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
+from flambeau.core.devices import has_data
 from flambeau.ir.environment import less
 from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
@@ -119,7 +120,7 @@ def _interleave_tensor(
 ) -> Any:
     x = self.reshape(-1) if dim is None else self
     d = 0 if dim is None else normalise_dim(dim, x.ndim, "repeat_interleave")
-    if repeats.is_meta and output_size is not None:
+    if not has_data(repeats) and output_size is not None:
         return x.new_empty((*x.shape[:d], output_size, *x.shape[d + 1 :]))
     places = _of_size(_repeat_places(repeats, x.shape[d]), output_size)
     return x.index_select(d, places)
@@ -149,7 +150,7 @@ def _repeat_places(repeats: Any, extent: int) -> Any:
     if repeats.ndim > 1:
         problem = "repeats must be 0-dim or 1-dim tensor of integers"
         raise failure(RuntimeError, "repeat_interleave", problem, "convert with long() and ravel()")
-    if repeats.is_meta:
+    if not has_data(repeats):
         raise no_data(
             "[repeat_interleave] cannot repeat_interleave a meta tensor without output_size\n"
             "hint: pass output_size",

@@ -20,6 +20,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from flambeau import _core
+from flambeau.core.devices import has_data
 from flambeau.runtime.shared import anonymous_file
 
 __all__ = ["Channel", "Closed", "channel_pair"]
@@ -89,7 +90,7 @@ class _Pickler(ForkingPickler):
 
     def reducer_override(self, obj: Any) -> Any:
         """A view of a larger storage is sent as a copy of its own elements."""
-        if isinstance(obj, _core.Tensor) and not obj.is_meta:
+        if isinstance(obj, _core.Tensor) and has_data(obj):
             if obj.untyped_storage().nbytes() > obj.numel() * obj.element_size():
                 small = obj.detach().clone()
                 self.segment.held.append(small)
