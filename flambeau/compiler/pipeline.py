@@ -177,7 +177,8 @@ def _schedule_text(state: State) -> str:
 
 def _printed(state: State) -> list[tuple[str, str]]:
     """(key of the kernel's text, C text) of each kernel."""
-    from flambeau.compiler import codegen
+    with importing:
+        from flambeau.compiler import codegen
 
     target = targets.current()
     return [(text, codegen.print_kernel(k, target)) for text, k in state.kernels.items()]
@@ -185,7 +186,8 @@ def _printed(state: State) -> list[tuple[str, str]]:
 
 def _c_text(state: State) -> str:
     """The kernels' C; each function has its name in the cache as soon as it is compiled."""
-    from flambeau.compiler.codegen.c.printer.c_forms import SYMBOL
+    with importing:
+        from flambeau.compiler.codegen.c.printer.c_forms import SYMBOL
 
     names = state.symbols
     return "\n".join(c.replace(SYMBOL, names.get(text, SYMBOL)) for text, c in _printed(state))
@@ -199,7 +201,8 @@ def _execution_text(state: State) -> str:
     with importing:
         from flambeau.ir.plan_grammar import print_execution
 
-    return print_execution(state.execution)
+    symbols = len(state.graph.symbols)
+    return print_execution(state.execution, symbols if state.registers is None else state.registers)
 
 
 # ------------------------------------------------------------------------------- stages
@@ -317,7 +320,8 @@ def _keys(kernels: list[Kernel]) -> list[tuple[str, ...]]:
     """The keys of each kernel in the levels of the cache, for other processes."""
     if not kernels:
         return []
-    from flambeau.compiler import codegen, toolchain
+    with importing:
+        from flambeau.compiler import codegen, toolchain
 
     identities = [codegen._prefilled_identity()]
     try:
@@ -389,9 +393,8 @@ def _show(state: State, reports: list[debug.Report]) -> None:
 
 def _keep(state: State) -> str:
     """Writes the kernels as a unit that compiles to the cache's folder of sources."""
-    from flambeau.compiler.cache import blake2b, directory
-
     with importing:
+        from flambeau.compiler.cache import blake2b, directory
         from flambeau.compiler.codegen.c.printer.c_unit import render
 
     kernels = [(state.symbols[text], c) for text, c in _printed(state)]

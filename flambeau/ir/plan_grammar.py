@@ -56,9 +56,9 @@ def print_plan(spec: PlanSpec, execution: Execution | None = None) -> str:
     return "\n".join(text for text, _ in _plan_lines(spec, execution)) + "\n"
 
 
-def print_execution(execution: Execution) -> str:
-    """An execution as text; its registers are numbered from that of its first instruction."""
-    spec = PlanSpec("", 0, 0, (), 0)
+def print_execution(execution: Execution, first: int) -> str:
+    """An execution as text; `first` is the register that its first instruction writes."""
+    spec = PlanSpec("", first, 0, (), 0)
     return "\n".join(text for text, _ in _execution_lines(spec, execution)) + "\n"
 
 
