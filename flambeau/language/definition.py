@@ -339,7 +339,7 @@ def _options(single: bool, kind: str, stated: dict[str, Any]) -> Options:
     """Those of the kind, and those that the definition states; strings split."""
     if kind not in KINDS:
         raise failure(TypeError, "op", f"unknown kind {kind!r}", f"one of {sorted(KINDS)}")
-    options = _split_names(KINDS[kind] | stated)
+    options = _split_names({**KINDS[kind], **stated})
     if "inplace" not in stated and not (single and "method" in options.get("where", Options.where)):
         options.pop("inplace", None)
     if "out" not in stated and options.get("out") is True and not single:

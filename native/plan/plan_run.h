@@ -25,7 +25,7 @@ inline Scalar read_scalar(const Scalar* scalars, const uint8_t* scalar_is_float,
     out.d = is_float ? argument.d : static_cast<double>(argument.i);
   } else {
     out.i = is_float ? static_cast<int64_t>(argument.d) : argument.i;
-}
+  }
   return out;
 }
 
