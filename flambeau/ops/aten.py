@@ -59,10 +59,10 @@ class Packet:
     def __getattr__(self, overload: str) -> Overload:
         if overload.startswith("_"):  # also of a copy that has no name yet
             raise AttributeError(f"{type(self).__name__} has no overload {overload!r}")
-        found = self._known.get(overload)
-        if found is None:
-            found = self._known.setdefault(overload, Overload(self, overload))
-        return found
+        overload_object = self._known.get(overload)
+        if overload_object is None:
+            overload_object = self._known.setdefault(overload, Overload(self, overload))
+        return overload_object
 
     def __deepcopy__(self, memo: Any) -> Packet:
         return self
@@ -166,19 +166,19 @@ def __getattr__(name: str) -> Packet:
     Raises:
         AttributeError: there is none.
     """
-    known = _packets.get(name)
-    if known is not None:
-        return known
-    found = _GEOMETRY.get(name) or late("flambeau.decompositions.inner").TABLE.get(name)
+    packet = _packets.get(name)
+    if packet is not None:
+        return packet
+    function = _GEOMETRY.get(name) or late("flambeau.decompositions.inner").TABLE.get(name)
     for home in HOMES:
-        found = found or install.namespace(home).get(name.removeprefix(f"{home}_"))
-    if found is None and name in REGISTRY and "method" in REGISTRY[name].options.where:
-        found = REGISTRY[name].native
-    if found is None and name in install.INPLACE:
-        found = install.INPLACE[name]
-    if found is None or name.startswith("__"):
+        function = function or install.namespace(home).get(name.removeprefix(f"{home}_"))
+    if function is None and name in REGISTRY and "method" in REGISTRY[name].options.where:
+        function = REGISTRY[name].native
+    if function is None and name in install.INPLACE:
+        function = install.INPLACE[name]
+    if function is None or name.startswith("__"):
         raise AttributeError(f"module 'flambeau.ops.aten' has no attribute {name!r}")
-    return _packets.setdefault(name, Packet(name, found))
+    return _packets.setdefault(name, Packet(name, function))
 
 
 @functools.cache
@@ -234,17 +234,17 @@ def overload_named(name: str, arguments: Sequence[Any], values: Sequence[Any]) -
 
 
 def _chosen(packet: Packet, arguments: Sequence[Any], values: Sequence[Any]) -> Overload:
-    known = signatures(packet.__name__)
-    given = {
+    schemas = signatures(packet.__name__)
+    flags = {
         a.name: isinstance(value, (bool, int, float, complex)) and "Scalar" in a.kind
         for a, value in zip(arguments, values, strict=True)
         if not (a.default and _is_default(value, a.default[0]))
     }
     loose = packet.__name__ in _WRAPPED_NUMBERS
     fitting = [
-        name for name, wanted in known.items() if _fits(given, wanted, loose) and len(known) > 1
+        name for name, keys in schemas.items() if _fits(flags, keys, loose) and len(schemas) > 1
     ]
-    chosen = min(fitting, key=lambda name: len(known[name]), default=next(iter(known)))
+    chosen = min(fitting, key=lambda name: len(schemas[name]), default=next(iter(schemas)))
     return getattr(packet, chosen)
 
 
@@ -266,12 +266,12 @@ def bound(
     return function.overloads[number][0], values
 
 
-def _fits(given: dict[str, bool], wanted: Sequence[str], loose: bool) -> bool:
+def _fits(is_number: dict[str, bool], entries: Sequence[str], loose: bool) -> bool:
     """Whether an overload takes these arguments; the values say which of them are numbers."""
-    numbers = {entry.rstrip("#"): entry.endswith("#") for entry in wanted}
-    if not all(key in numbers for key in given):
+    numbers = {entry.rstrip("#"): entry.endswith("#") for entry in entries}
+    if not all(key in numbers for key in is_number):
         return False
-    return all(loose or numbers[key] == number for key, number in given.items())
+    return all(loose or numbers[key] == number for key, number in is_number.items())
 
 
 def definition_of(op: Any) -> Any:
@@ -283,12 +283,12 @@ def _packet_of(op: Any) -> Packet:
     definition = definition_of(op)
     name = op.__name__.rpartition(".")[2] if definition is None else inner_name(definition)
     try:
-        found = __getattr__(name)
+        entry = __getattr__(name)
     except AttributeError:
-        found = None
-    if found is not None and (found._function is op or getattr(found._function, "shared", False)):
-        return found
-    known = _of_ops.get(id(op))
-    if known is None or known._function is not op:
-        known = _of_ops[id(op)] = Packet(name, op)
-    return known
+        entry = None
+    if entry is not None and (entry._function is op or getattr(entry._function, "shared", False)):
+        return entry
+    cached = _of_ops.get(id(op))
+    if cached is None or cached._function is not op:
+        cached = _of_ops[id(op)] = Packet(name, op)
+    return cached

@@ -125,8 +125,8 @@ def check_one_dtype(name: str, **operands: Node) -> None:
     dtypes = [given_dtype(x) for x in operands.values()]
     if len(set(dtypes)) > 1:
         names = " and ".join(operands)
-        found = " and ".join(dtypes)
-        problem = f"expected {names} to have the same dtype, but got {found}"
+        listed = " and ".join(dtypes)
+        problem = f"expected {names} to have the same dtype, but got {listed}"
         raise failure(RuntimeError, name, problem, "convert one of them")
 
 

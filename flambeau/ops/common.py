@@ -117,9 +117,9 @@ def gathered(
         indices: sizes and strides of the index tensors.
     """
     wide = value.ndim - len(before) - len(after)
-    rest = [1] * len(after)
+    trailing = [1] * len(after)
     operands = [(value.shape, (*before, *[0] * wide, *after))]
-    operands += [((*sizes, *rest), (*strides, *rest)) for sizes, strides in indices]
+    operands += [((*sizes, *trailing), (*strides, *trailing)) for sizes, strides in indices]
     return Dense(value, layout.follow_order(value.shape, operands))
 
 
@@ -133,14 +133,14 @@ def geometry_of(x: Node) -> layout.Geometry | None:
         root = root.inputs[0]
     if not root.is_input:
         return None
-    found = layout.view_geometry(x, offsets)
-    return None if found is None else found[1]
+    view = layout.view_geometry(x, offsets)
+    return None if view is None else view[1]
 
 
 def strides_of(x: Node) -> tuple[Size, ...]:
     """Strides of a node: those of its view, or contiguous ones for a computed value."""
-    found = geometry_of(x)
-    return layout.contiguous_strides(x.shape) if found is None else found[1]
+    geometry = geometry_of(x)
+    return layout.contiguous_strides(x.shape) if geometry is None else geometry[1]
 
 
 def known_positive(size: Size) -> bool:

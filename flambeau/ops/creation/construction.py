@@ -242,8 +242,8 @@ def _is_composed(x: Any) -> bool:
 
 def _composed(op: Any, x: Any, *args: Any, **options: Any) -> Any:
     """What an operator of this module gives for such a tensor."""
-    given = {name: value for name, value in options.items() if value is not None}
-    return type(x).__torch_function__(op.native, (type(x),), (x, *args), given)
+    stated = {name: value for name, value in options.items() if value is not None}
+    return type(x).__torch_function__(op.native, (type(x),), (x, *args), stated)
 
 
 def _dense_strides(x: Any) -> Sequence[int]:
@@ -346,8 +346,8 @@ def new_empty(
         torch.Size([2, 3])
     """
     if _is_composed(self):
-        found = _composed(new_empty, self, _sizes("new_empty", sizes, size), dtype=dtype)
-        return found.requires_grad_(requires_grad)
+        composed = _composed(new_empty, self, _sizes("new_empty", sizes, size), dtype=dtype)
+        return composed.requires_grad_(requires_grad)
     check_layout(layout, "new_empty", pin_memory)
     kind = self.dtype if dtype is None else dtype
     shape = _sizes("new_empty", sizes, size)

@@ -361,11 +361,11 @@ def with_format(definition: OpDefinition, arguments: str) -> None:
     """Adds the signature of a `*_like` op that takes memory_format and requires_grad."""
 
     def body(self: Any, *args: Any, memory_format: Any = None, **options: Any) -> Any:
-        wanted = options.pop("requires_grad", False)
+        requires_grad = options.pop("requires_grad", False)
         result = definition.native(self, *args, **options)
         if memory_format is not None and memory_format is not tensors.preserve_format:
             result = result.contiguous(memory_format=memory_format)
-        return result.requires_grad_() if wanted else result
+        return result.requires_grad_() if requires_grad else result
 
     definition.overload(
         f"{definition.name}.format({arguments}, {OPTIONS}, memory_format? memory_format=None, "
@@ -524,10 +524,10 @@ def fill(self: Tensor, value: Tensor | Scalar) -> Tensor:
         >>> torch.zeros(2).fill_(3)
         tensor([3., 3.])
     """
-    found = number(value, self.shape, self.dtype, "fill_")
+    filled_value = number(value, self.shape, self.dtype, "fill_")
     if isinstance(value, Node) and not value.is_scalar:
-        return prims.with_derivative(found, self, value, rule="fill")
-    return prims.with_derivative(found, self, rule="flat")
+        return prims.with_derivative(filled_value, self, value, rule="fill")
+    return prims.with_derivative(filled_value, self, rule="flat")
 
 
 def _fill_rule(grad: Node, out: Node, x: Node, value: Node) -> tuple[Node, Node]:
@@ -560,8 +560,8 @@ def _triangle_indices(
         problem = f"{'row' if row < 0 else 'col'} must be non-negative"
         raise failure(RuntimeError, name, problem, ">= 0")
     square = ones((row, col), dtype=object_of("bool"), device="cpu")
-    kept = square.tril(offset) if lower else square.triu(offset)
-    places = kept.nonzero().t().contiguous()
+    triangle = square.tril(offset) if lower else square.triu(offset)
+    places = triangle.nonzero().t().contiguous()
     places = places if dtype is None else places.to(dtype)
     places = places.to(ones((0,), **options).device)  # the default one, if none is given
     return places.requires_grad_() if requires_grad else places

@@ -42,26 +42,26 @@ def basic_index(self: Tensor, pattern: str, numbers: Sequence[SymInt]) -> Tensor
             (new dimension of size 1).
         numbers: of all items.
     """
-    given = iter(numbers)
+    remaining = iter(numbers)
     value, d = self, 0
     dropped: list[int] = []
     shape: list[Size] = []
     strides: list[Size] = []
-    found = geometry_of(self)
-    own = (1,) * self.ndim if found is None else found[1]
-    offset: Size = 0 if found is None else found[2]
+    geometry = geometry_of(self)
+    own = (1,) * self.ndim if geometry is None else geometry[1]
+    offset: Size = 0 if geometry is None else geometry[2]
     for item in pattern + ":" * (self.ndim - sum(c != "n" for c in pattern)):
         if item == "n":
             shape.append(1)
             strides.append(mul(self.shape[d], own[d]) if d < self.ndim else 1)
             continue
         if item == "i":
-            start = next(given)
+            start = next(remaining)
             value = prims.slice(value, d, start, 1)
             offset = offset + mul(start, own[d])
             dropped.append(d)
         elif item == "s":
-            start, length, step = next(given), next(given), next(given)
+            start, length, step = next(remaining), next(remaining), next(remaining)
             value = prims.slice(value, d, start, length, step)
             offset = offset + mul(start, own[d])
             shape.append(length)
@@ -71,7 +71,7 @@ def basic_index(self: Tensor, pattern: str, numbers: Sequence[SymInt]) -> Tensor
             strides.append(own[d])
         d += 1
     value = prims.reshape(value, tuple(shape))
-    return value if found is None else View(value, tuple(strides), offset)
+    return value if geometry is None else View(value, tuple(strides), offset)
 
 
 def basic_key(self: Any, items: Sequence[Any]) -> tuple[str, tuple[int, ...]]:
@@ -97,9 +97,9 @@ def basic_key(self: Any, items: Sequence[Any]) -> tuple[str, tuple[int, ...]]:
             used = len(sizes)  # a second Ellipsis stands for nothing
         elif isinstance(item, slice):
             start, length, step = slice_numbers(item, sizes[d])
-            whole = start == 0 and step == 1 and length == sizes[d]
-            pattern.append(":" if whole else "s")
-            numbers.extend(() if whole else (start, length, step))
+            entire = start == 0 and step == 1 and length == sizes[d]
+            pattern.append(":" if entire else "s")
+            numbers.extend(() if entire else (start, length, step))
             d += 1
         else:
             pattern.append("i")
@@ -163,22 +163,22 @@ def _arranged(
         problem = f"too many indices for tensor of dimension {self.ndim} (got {len(indices)})"
         raise failure(IndexError, name, problem, "one per dimension")
     dims = [d for d, index in enumerate(indices) if index is not None]
-    given = [index for index in indices if index is not None]
-    for index in given:
+    present = [index for index in indices if index is not None]
+    for index in present:
         if index.dtype not in ("i64", "i32", "i16", "i8"):
             problem = "tensors used as indices must be long, int, byte or bool tensors: got "
             problem += f"{index.dtype}"
             raise failure(IndexError, name, problem, "convert with long()")
     try:
-        common = list(prims.broadcast_all(*given))
+        common = list(prims.broadcast_all(*present))
     except ValueError as error:
         problem = "shape mismatch: indexing tensors could not be broadcast together with shapes "
-        problem += f"{', '.join(shown(index.shape) for index in given)}"
+        problem += f"{', '.join(shown(index.shape) for index in present)}"
         raise failure(IndexError, name, problem, "sizes equal, or 1") from error
     places = [wrapped(x, self.shape[d], name, d) for x, d in zip(common, dims, strict=True)]
     adjacent = dims == list(range(dims[0], dims[0] + len(dims)))
-    rest = [d for d in range(self.ndim) if d not in dims]
-    order = list(range(self.ndim)) if adjacent else [*dims, *rest]
+    others = [d for d in range(self.ndim) if d not in dims]
+    order = list(range(self.ndim)) if adjacent else [*dims, *others]
     return order, places, dims if adjacent else list(range(len(dims)))
 
 
@@ -206,9 +206,9 @@ def index(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     order, places, dims = _arranged(self, indices, "index")
     value = prims.index_nd(prims.permute(self, order), places, dims)
     strides = strides_of(self)
-    kept = [strides[d] for d in order]
-    given = [(x.shape, strides_of(x)) for x in indices if x is not None]
-    return gathered(value, kept[: dims[0]], kept[dims[-1] + 1 :], given)
+    steps = [strides[d] for d in order]
+    layouts = [(x.shape, strides_of(x)) for x in indices if x is not None]
+    return gathered(value, steps[: dims[0]], steps[dims[-1] + 1 :], layouts)
 
 
 def _put_where(self: Node, first: int, mask: Node, values: Node, accumulate: bool) -> Node:
@@ -266,9 +266,9 @@ def index_put(
         problem = f"Index put requires the source and destination dtypes match, got {self.dtype} "
         problem += f"for the destination and {values.dtype} for the source."
         raise failure(RuntimeError, "index_put", problem, "convert the values")
-    given = [(d, index) for d, index in enumerate(indices) if index is not None]
-    if len(given) == 1 and given[0][1].dtype == "bool":
-        return _put_where(self, *given[0], values, accumulate)
+    present = [(d, index) for d, index in enumerate(indices) if index is not None]
+    if len(present) == 1 and present[0][1].dtype == "bool":
+        return _put_where(self, *present[0], values, accumulate)
     order, places, dims = _arranged(self, indices, "index_put_")
     x = prims.permute(self, order)
     target = (*x.shape[: dims[0]], *places[0].shape, *x.shape[dims[-1] + 1 :])
@@ -331,8 +331,8 @@ def split_key(self: Any, key: Any) -> tuple[list[Any], list[tuple[int, Any]]]:
             "Using a non-tuple sequence for multidimensional indexing is deprecated; use "
             "x[tuple(seq)] instead of x[seq]."
         )
-    given = list(key) if historical or isinstance(key, tuple) else [key]
-    items = [_normal(item) for item in given]
+    entries = list(key) if historical or isinstance(key, tuple) else [key]
+    items = [_normal(item) for item in entries]
     used = sum(_extent(item) for item in items)
     if used > self.ndim:
         raise _too_many(self.ndim)
@@ -374,8 +374,8 @@ def split_key(self: Any, key: Any) -> tuple[list[Any], list[tuple[int, Any]]]:
 
 
 def _normal(item: Any) -> Any:
-    kept = item is None or item is Ellipsis or isinstance(item, (slice, bool, int))
-    return item if kept or tensors.is_tensor(item) else _as_index(item)
+    basic = item is None or item is Ellipsis or isinstance(item, (slice, bool, int))
+    return item if basic or tensors.is_tensor(item) else _as_index(item)
 
 
 def _is_batched(item: Any) -> bool:
@@ -427,12 +427,12 @@ def _index_list(advanced: Sequence[tuple[int, Any]]) -> list[Any]:
     for d, item in advanced:
         indices.extend([None] * (d - len(indices)))
         if isinstance(item, bool):
-            found = [tensors.from_python([0] if item else [], object_of("i64"))]
+            converted = [tensors.from_python([0] if item else [], object_of("i64"))]
         elif _is_mask(item):
-            found = list(item.nonzero(as_tuple=True))
+            converted = list(item.nonzero(as_tuple=True))
         else:
-            found = [item]
-        indices.extend(found)
+            converted = [item]
+        indices.extend(converted)
     return indices
 
 

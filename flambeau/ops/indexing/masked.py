@@ -76,8 +76,8 @@ def _wide(name: str, x: Any, dtype: Any) -> Any:
     if dtype is not None:
         return dtype
     counted = name in ("sum", "prod")
-    whole = not (x.is_floating_point() or x.is_complex())
-    return DTYPE_OBJECTS["i64"] if counted and whole else x.dtype
+    integral = not (x.is_floating_point() or x.is_complex())
+    return DTYPE_OBJECTS["i64"] if counted and integral else x.dtype
 
 
 def _counts(x: Any, mask: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
@@ -87,16 +87,16 @@ def _counts(x: Any, mask: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
     return mask.bool().expand(x.shape).sum(dims, keepdim=keepdim)
 
 
-def _samples(*given: Any) -> Callable[[], Iterator[Sample]]:
+def _samples(*arguments: Any) -> Callable[[], Iterator[Sample]]:
     def make() -> Iterator[Sample]:
         mask = T(2, 3, dtype="bool", values=[[True, False, True], [True, True, False]], grad=False)
-        yield sample(T(2, 3), *given)
-        yield sample(T(2, 3), *given, mask=mask)
+        yield sample(T(2, 3), *arguments)
+        yield sample(T(2, 3), *arguments, mask=mask)
 
     return make
 
 
-def _documented(body: Any, name: str, text: str, given: str) -> Any:
+def _documented(body: Any, name: str, text: str, shown: str) -> Any:
     body.__name__ = body.__qualname__ = name
     body.__doc__ = f"""{text}
 
@@ -106,19 +106,19 @@ def _documented(body: Any, name: str, text: str, given: str) -> Any:
         RuntimeError: the mask does not broadcast to the input.
 
     Example:
-        >>> torch.masked.{name}(torch.ones(2, 3){given}).shape is not None
+        >>> torch.masked.{name}(torch.ones(2, 3){shown}).shape is not None
         True
     """
     return body
 
 
-def _publish(name: str, arguments: str, text: str, body: Any, given: tuple[Any, ...] = ()) -> None:
-    shown = "".join(f", {value}" for value in given)
+def _publish(name: str, arguments: str, text: str, body: Any, extra: tuple[Any, ...] = ()) -> None:
+    shown = "".join(f", {value}" for value in extra)
     op(
         f"{name}(Tensor input, {arguments}",
         where="masked",
         host=True,
-        samples=_samples(*given),
+        samples=_samples(*extra),
         dtypes="f32 f64",
         autocast="float32" if name == "prod" else "",
     )(_documented(body, name, text, shown))
@@ -244,21 +244,21 @@ def _variance(
     mask: Any,
 ) -> Any:
     """The variance, of the input's dtype: of complex numbers a complex one, as in PyTorch."""
-    given = correction if correction is not None else 1 if unbiased is None else int(unbiased)
+    degrees = correction if correction is not None else 1 if unbiased is None else int(unbiased)
     _refuse_masks("std and var", input, mask)
     x = input if dtype is None else input.to(dtype)
     if not (x.is_floating_point() or x.is_complex()):
         x = x.to(x.sum().float().dtype)
     dims = _dims(x, dim)
     if mask is None:
-        return x.var(dims, correction=given, keepdim=keepdim).to(x.dtype)
-    kept = mask.bool().expand(x.shape)
-    count = kept.sum(dims, keepdim=True)
+        return x.var(dims, correction=degrees, keepdim=keepdim).to(x.dtype)
+    selected = mask.bool().expand(x.shape)
+    count = selected.sum(dims, keepdim=True)
     zero = x.new_zeros(())
-    mean = _call("where", kept, x, zero).sum(dims, keepdim=True) / count
-    off = _call("where", kept, x - mean, zero)
+    mean = _call("where", selected, x, zero).sum(dims, keepdim=True) / count
+    off = _call("where", selected, x - mean, zero)
     total = (off * off.conj()).sum(dims, keepdim=keepdim)
-    left = kept.sum(dims, keepdim=keepdim) - given
+    left = selected.sum(dims, keepdim=keepdim) - degrees
     return (total / left.clamp(min=0)).to(x.dtype)
 
 
@@ -290,13 +290,13 @@ def _median(
         return _call("nanmedian", x, dim, keepdim).values
     exact = x.double()  # integers have no NaN
     exact = _call("where", mask, exact, exact.new_full((), math.nan))
-    found = _call("nanmedian", exact, dim, keepdim).values
-    if found.isnan().any():
+    medians = _call("nanmedian", exact, dim, keepdim).values
+    if medians.isnan().any():
         problem = "a row of integers is masked as a whole, and no integer stands for that"
         raise failure(
             ValueError, "masked.median", problem, "convert to a floating-point type first"
         )
-    return found.to(x.dtype)
+    return medians.to(x.dtype)
 
 
 def _normalize(
@@ -304,8 +304,8 @@ def _normalize(
 ) -> Any:
     x = input if dtype is None else input.to(dtype)
     size = _norm(x, ord, dim, keepdim=True, mask=mask).clamp(min=eps)
-    kept = x if mask is None else _call("where", mask.bool(), x, x.new_zeros(()))
-    return kept / size
+    operand = x if mask is None else _call("where", mask.bool(), x, x.new_zeros(()))
+    return operand / size
 
 
 def _logaddexp(

@@ -97,13 +97,13 @@ def diagonal_scatter(
 
     a = normalise_dim(dim1, self.ndim, "diagonal_scatter")
     b = normalise_dim(dim2, self.ndim, "diagonal_scatter")
-    rest = [d for d in range(self.ndim) if d not in (a, b)]
-    order = [*rest, a, b]
+    others = [d for d in range(self.ndim) if d not in (a, b)]
+    order = [*others, a, b]
     x = prims.permute(self, order)
     part = diagonal(self, offset, dim1, dim2)
     source = broadcast_source(src, part, "diagonal_scatter")
     places = prims.iota((part.shape[-1],), 0)
     rows = places + prims.constant(max(-offset, 0), places)
     columns = places + prims.constant(max(offset, 0), places)
-    written = prims.put_nd(x, (rows, columns), source, (len(rest), len(rest) + 1), "set")
+    written = prims.put_nd(x, (rows, columns), source, (len(others), len(others) + 1), "set")
     return prims.permute(written, sorted(range(self.ndim), key=order.__getitem__))

@@ -143,8 +143,8 @@ def nonzero_static(self: Tensor, *, size: SymInt, fill_value: int = -1) -> Tenso
         raise failure(RuntimeError, "nonzero_static", problem, "0")
     if self.ndim == 0 or any(isinstance(n, int) and n == 0 for n in self.shape):
         return prims.full(fill_value, (size, self.ndim), "i64")
-    found = prims.transpose(prims.true_indices(_truth(self), size), 0, 1)
-    return prims.where(found < 0, prims.full_like(fill_value, found), found)
+    positions = prims.transpose(prims.true_indices(_truth(self), size), 0, 1)
+    return prims.where(positions < 0, prims.full_like(fill_value, positions), positions)
 
 
 @op(

@@ -62,8 +62,8 @@ def narrow(self: Tensor, dim: int, start: SymInt, length: SymInt) -> Tensor:
     samples=None,
 )
 def _narrow_tensor(self: Tensor, dim: int, start: Tensor, length: SymInt) -> Any:
-    whole = not (start.is_floating_point() or start.is_complex())
-    if start.ndim or not whole or start.dtype is object_of("bool"):
+    integral = not (start.is_floating_point() or start.is_complex())
+    if start.ndim or not integral or start.dtype is object_of("bool"):
         problem = "start must be an 0-dim integral Tensor."
         raise failure(RuntimeError, "narrow", problem, "start.item(), or an int64")
     return narrow(self, dim, int(start.item()), length)
@@ -184,24 +184,24 @@ def diagonal(self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Ten
     if a == b:
         problem = f"diagonal dimensions cannot be identical {dim1}, {dim2}"
         raise failure(RuntimeError, "diagonal", problem, "choose two")
-    rest = [d for d in range(self.ndim) if d not in (a, b)]
+    others = [d for d in range(self.ndim) if d not in (a, b)]
     rows, columns = self.shape[a] + min(offset, 0), self.shape[b] - max(offset, 0)
     length = _least(rows, columns)
-    lead = tuple(self.shape[d] for d in rest)
+    lead = tuple(self.shape[d] for d in others)
     if isinstance(length, int) and length == 0:
-        x = prims.permute(self, [*rest, a, b])
+        x = prims.permute(self, [*others, a, b])
         value = prims.reshape(
-            prims.slice(prims.slice(x, len(rest), 0, 0), len(rest) + 1, 0, 0), (*lead, 0)
+            prims.slice(prims.slice(x, len(others), 0, 0), len(others) + 1, 0, 0), (*lead, 0)
         )
-        return viewed(self, value, lambda n, s, at: ((*(s[d] for d in rest), s[a] + s[b]), at))
-    square = prims.slice(prims.permute(self, [*rest, a, b]), len(rest), max(-offset, 0), length)
-    square = prims.slice(square, len(rest) + 1, max(offset, 0), length)
+        return viewed(self, value, lambda n, s, at: ((*(s[d] for d in others), s[a] + s[b]), at))
+    square = prims.slice(prims.permute(self, [*others, a, b]), len(others), max(-offset, 0), length)
+    square = prims.slice(square, len(others) + 1, max(offset, 0), length)
     flat = prims.reshape(square, (*lead, length * length))
-    value = prims.slice(flat, len(rest), 0, length, length + 1)
+    value = prims.slice(flat, len(others), 0, length, length + 1)
 
     def move(sizes: Shape, strides: Shape, at: Size) -> tuple[Shape, Size]:
         moved = at + mul(max(-offset, 0), strides[a]) + mul(max(offset, 0), strides[b])
-        return (*(strides[d] for d in rest), strides[a] + strides[b]), moved
+        return (*(strides[d] for d in others), strides[a] + strides[b]), moved
 
     return viewed(self, value, move)
 

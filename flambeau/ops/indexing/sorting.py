@@ -62,8 +62,8 @@ def selected(
     if x.ndim == 0:
         return x, prims.full(0, (), "i64")
     last = x.ndim - 1
-    found = prims.select(prims.transpose(x, axis, last), first, count, descending, ties)
-    values, places = (prims.transpose(y, axis, last) for y in found)
+    selection = prims.select(prims.transpose(x, axis, last), first, count, descending, ties)
+    values, places = (prims.transpose(y, axis, last) for y in selection)
     return values, places
 
 
@@ -243,10 +243,10 @@ def _bincount(self: Tensor, weights: Tensor | None, size: SymInt) -> Tensor:
 
 
 def _bincount_samples() -> Iterator[Sample]:
-    whole = T(9, dtype="i64", low=0, high=6)
-    yield sample(whole)
-    yield sample(whole, minlength=10)
-    yield sample(whole, T(9))
+    numbers = T(9, dtype="i64", low=0, high=6)
+    yield sample(numbers)
+    yield sample(numbers, minlength=10)
+    yield sample(numbers, T(9))
     yield sample(T(0, dtype="i64"), minlength=2)
 
 

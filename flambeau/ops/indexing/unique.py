@@ -82,12 +82,12 @@ def _total(ranks: Any, inner: str) -> int:
 
 
 def _selected(output: Any, inverse: Any, ranks: Any, total: int, wants: tuple[bool, bool]) -> Any:
-    found = [output]
+    results = [output]
     if wants[0]:
-        found.append(inverse)
+        results.append(inverse)
     if wants[1]:
-        found.append(unique_counts(ranks, total))
-    return tuple(found) if len(found) > 1 else output
+        results.append(unique_counts(ranks, total))
+    return tuple(results) if len(results) > 1 else output
 
 
 def _flat_unique(x: Any, sort: bool, wants: tuple[bool, bool]) -> Any:
@@ -117,8 +117,8 @@ def _rows_unique(x: Any, dim: int, sort: bool, wants: tuple[bool, bool]) -> Any:
     moved = x.movedim(axis, 0)
     if not x.shape[axis] and all(n for d, n in enumerate(x.shape) if d != axis):
         nothing = x.new_empty(0, dtype=object_of("i64"))
-        found = [x.new_empty(tuple(x.shape)), *[nothing] * wants[0], *[nothing] * wants[1]]
-        return tuple(found) if len(found) > 1 else found[0]
+        results = [x.new_empty(tuple(x.shape)), *[nothing] * wants[0], *[nothing] * wants[1]]
+        return tuple(results) if len(results) > 1 else results[0]
     rows = moved.reshape(moved.shape[0], math.prod(moved.shape[1:]))
     if not rows.numel():
         problem = "There are 0 sized dimensions, and they aren't selected, so unique cannot be "
@@ -139,9 +139,9 @@ def _places(x: Any) -> Any:
 
 
 def _samples() -> Iterator[Sample]:
-    whole = T(9, dtype="i64", low=0, high=5)
-    yield sample(whole)
-    yield sample(whole, return_inverse=True, return_counts=True)
+    numbers = T(9, dtype="i64", low=0, high=5)
+    yield sample(numbers)
+    yield sample(numbers, return_inverse=True, return_counts=True)
     yield sample(T(3, 4, dtype="i64", low=0, high=3), return_inverse=True)
     yield sample(T(5, values=[2.0, 1.0, 2.0, 3.0, 1.0]))
     yield sample(T(6, 2, dtype="i64", low=0, high=2), dim=0, return_inverse=True)
@@ -198,11 +198,11 @@ _FEW = 256  # up to so many test elements every pair is compared
 
 
 def _member_samples() -> Iterator[Sample]:
-    whole = T(3, 4, dtype="i64", low=0, high=6)
-    yield sample(whole, T(3, dtype="i64", low=0, high=6))
-    yield sample(whole, T(2, 2, dtype="i64", low=0, high=6), invert=True)
-    yield sample(whole, T(300, dtype="i64", low=4, high=90))
-    yield sample(whole, 3)
+    numbers = T(3, 4, dtype="i64", low=0, high=6)
+    yield sample(numbers, T(3, dtype="i64", low=0, high=6))
+    yield sample(numbers, T(2, 2, dtype="i64", low=0, high=6), invert=True)
+    yield sample(numbers, T(300, dtype="i64", low=4, high=90))
+    yield sample(numbers, 3)
     yield sample(T(0), T(3))
     yield sample(T(3), T(0))
 
@@ -229,19 +229,19 @@ def isin(
     tests = prims.reshape(tests, (layout.numel(tests.shape),))
     count = tests.shape[0]
     if less(count, _FEW):
-        whole = (*x.shape, count)
+        shape = (*x.shape, count)
         pairs = prims.eq(
-            prims.broadcast(x, whole, range(x.ndim)), prims.broadcast(tests, whole, [x.ndim])
+            prims.broadcast(x, shape, range(x.ndim)), prims.broadcast(tests, shape, [x.ndim])
         )
-        found = prims.any(pairs, x.ndim)
+        member = prims.any(pairs, x.ndim)
     else:
         from flambeau.ops.indexing.search import searchsorted
 
         values = prims.sort(tests, 0)[0]
         place = prims.cast(searchsorted(values, x), "i64")
         place = prims.minimum(place, prims.broadcast_to(prims.size(count - 1), x.shape))
-        found = prims.eq(prims.take(values, place, 0), x)
-    return ~found if invert else found
+        member = prims.eq(prims.take(values, place, 0), x)
+    return ~member if invert else member
 
 
 @isin.overload(
@@ -264,5 +264,5 @@ def _isin_element(
     from flambeau.ops.pointwise.compare import eq
 
     pairs = eq(test_elements, element)
-    found = prims.any(prims.reshape(pairs, (layout.numel(pairs.shape),)), 0)
-    return ~found if invert else found
+    member = prims.any(prims.reshape(pairs, (layout.numel(pairs.shape),)), 0)
+    return ~member if invert else member

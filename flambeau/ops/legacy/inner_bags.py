@@ -85,11 +85,11 @@ def _bag_of_each(places: Any, starts: Any) -> Any:
     return searchsorted.native(starts, steps.to(starts.dtype), right=True) - 1
 
 
-def _first_maxima(table: Any, indices: Any, bags: Any, kept: Any, result: Any, dtype: Any) -> Any:
+def _first_maxima(table: Any, indices: Any, bags: Any, used: Any, result: Any, dtype: Any) -> Any:
     """(B, D): the row of the table that gave each maximum; 0 where a bag is empty."""
-    found = table.detach()[indices]
-    whole = result[bags]
-    equal = ((found == whole) | (found.isnan() & whole.isnan())) & kept.unsqueeze(1)
+    entries = table.detach()[indices]
+    maxima = result[bags]
+    equal = ((entries == maxima) | (entries.isnan() & maxima.isnan())) & used.unsqueeze(1)
     count = indices.shape[0]
     steps = (indices.new_ones(indices.shape).cumsum(0) - 1).unsqueeze(1)
     places = steps.where(equal, indices.new_full((), count))
@@ -118,11 +118,11 @@ def _beside(
     if mode == 0:
         return bags.to(dtype), nothing, nothing.clone()
     row = None if padding is None else padding % table.shape[0]
-    kept = indices != row if row is not None else indices == indices
-    sizes = starts.new_zeros(starts.shape, dtype=dtype).index_add(0, bags, kept.to(dtype))
+    used = indices != row if row is not None else indices == indices
+    sizes = starts.new_zeros(starts.shape, dtype=dtype).index_add(0, bags, used.to(dtype))
     if mode == 1:
         return bags.to(dtype), sizes, sizes.clone()
-    maxima = _first_maxima(table, indices, bags, kept, result, dtype)
+    maxima = _first_maxima(table, indices, bags, used, result, dtype)
     return bags.to(dtype), sizes, maxima
 
 

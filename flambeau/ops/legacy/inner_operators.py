@@ -40,9 +40,9 @@ def _backward(name: str, grad: Node, output: Node, dim: int, input_dtype: Any) -
     Raises:
         RuntimeError: the three dtypes differ.
     """
-    for found in (output.dtype, dtype_or(input_dtype)):
-        if found != grad.dtype:
-            problem = f"expected scalar type {grad.dtype} but found {found}"
+    for dtype in (output.dtype, dtype_or(input_dtype)):
+        if dtype != grad.dtype:
+            problem = f"expected scalar type {grad.dtype} but found {dtype}"
             raise failure(RuntimeError, name, problem, "gradient, result and input have one dtype")
     inner = "f32" if grad.dtype in ("f16", "bf16") else grad.dtype
     return prims.cast(grad, inner), prims.cast(output, inner)
@@ -68,8 +68,8 @@ def softmax_backward_data(grad_output: Node, output: Node, dim: int, input_dtype
         RuntimeError: dtypes differ.
     """
     g, y = _backward("_softmax_backward_data", grad_output, output, dim, input_dtype)
-    found = (g - _row_sum(g * y, dim, "_softmax_backward_data")) * y
-    return prims.cast(found, grad_output.dtype)
+    gradient = (g - _row_sum(g * y, dim, "_softmax_backward_data")) * y
+    return prims.cast(gradient, grad_output.dtype)
 
 
 @op(
@@ -86,8 +86,8 @@ def log_softmax_backward_data(grad_output: Node, output: Node, dim: int, input_d
         RuntimeError: dtypes differ.
     """
     g, y = _backward("_log_softmax_backward_data", grad_output, output, dim, input_dtype)
-    found = g - prims.exp(y) * _row_sum(g, dim, "_log_softmax_backward_data")
-    return prims.cast(found, grad_output.dtype)
+    gradient = g - prims.exp(y) * _row_sum(g, dim, "_log_softmax_backward_data")
+    return prims.cast(gradient, grad_output.dtype)
 
 
 # ------------------------------------------------------------------------------ antialiased images
@@ -107,8 +107,8 @@ def _define_antialiased(mode: str) -> None:
     ) -> Any:
         if isinstance(scale_factors, (int, float)):  # the overload with one scale after another
             scales_h, scale_factors = float(scale_factors), None
-        given = scale_factors or (scales_h, scales_w)
-        scales = tuple(0.0 if scale is None else float(scale) for scale in given)
+        factors = scale_factors or (scales_h, scales_w)
+        scales = tuple(0.0 if scale is None else float(scale) for scale in factors)
         if output_size is None:
             if not scale_factors:
                 problem = "Must specify exactly one of output_size and scale_factors"

@@ -263,8 +263,8 @@ def instance_norm(
         return batch_normed(input, running_mean, running_var, weight, bias, False, momentum, eps)
     if running_mean is not None or running_var is not None:
         samples = input.detach().flatten(2)
-        found = samples.mean(2).mean(0), samples.var(2).mean(0)
-        track_statistics(*found, (running_mean, running_var), momentum)
+        statistics = samples.mean(2).mean(0), samples.var(2).mean(0)
+        track_statistics(*statistics, (running_mean, running_var), momentum)
     return instance_normed.native(input, None, None, weight, bias, True, momentum, eps)
 
 
@@ -434,5 +434,5 @@ def conv_tbc(self: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Any:
     if problem:
         raise failure(RuntimeError, "conv_tbc", f"{problem}", "(T, N, C), (K, C, O), (O)")
     images, kernel = self.permute(1, 2, 0), weight.permute(2, 1, 0)
-    found = _CONVOLUTIONS[0].native(images, kernel, bias, (1,), (pad,))
-    return found.permute(2, 0, 1).contiguous()
+    convolved = _CONVOLUTIONS[0].native(images, kernel, bias, (1,), (pad,))
+    return convolved.permute(2, 0, 1).contiguous()

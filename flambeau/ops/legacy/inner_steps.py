@@ -74,8 +74,8 @@ def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: Scalar) ->
         >>> torch.ops.aten.native_dropout_backward(torch.ones(1), torch.tensor([True]), 2.0)
         tensor([2.])
     """
-    grad, kept = prims.broadcast_all(grad_output, prims.cast(mask, grad_output.dtype))
-    return grad * kept * prims.constant(scale, grad)
+    grad, selected = prims.broadcast_all(grad_output, prims.cast(mask, grad_output.dtype))
+    return grad * selected * prims.constant(scale, grad)
 
 
 @op(kind="reduction", where=_INNER, layout="images", samples=lambda: [sample(
@@ -127,23 +127,23 @@ def _places(mask: Node, indices: Sequence[Node | None]) -> list[Node | None]:
     """The indices, 0 where the mask is false: those may lie anywhere."""
     check_mask(mask, "_unsafe_masked_index")
 
-    def kept(given: Node) -> Node:
-        inside, place = prims.broadcast_all(mask, given)
+    def kept(positions: Node) -> Node:
+        inside, place = prims.broadcast_all(mask, positions)
         return prims.where(inside, place, prims.zeros_like(place))
 
     return [None if i is None else kept(i) for i in indices]
 
 
-def _masked_samples(rest: Callable[[], Any]) -> Callable[[], Iterator[Sample]]:
+def _masked_samples(last: Callable[[], Any]) -> Callable[[], Iterator[Sample]]:
     def make() -> Iterator[Sample]:
         mask = T(2, 3, dtype="bool", values=[[1, 0, 1], [1, 1, 0]], grad=False)
         rows = T(2, 1, dtype="i64", values=[[0], [3]], grad=False)
         columns = T(1, 3, dtype="i64", values=[[2, 99, 1]], grad=False)
         outside = T(2, 3, dtype="bool", values=[[1, 0, 1], [1, 0, 0]], grad=False)
         yield sample(
-            T(4, 5), mask, [rows, T(1, 3, dtype="i64", values=[[2, 4, 1]], grad=False)], rest()
+            T(4, 5), mask, [rows, T(1, 3, dtype="i64", values=[[2, 4, 1]], grad=False)], last()
         )
-        yield sample(T(4, 5), outside, [rows, columns], rest())
+        yield sample(T(4, 5), outside, [rows, columns], last())
 
     return make
 
@@ -164,9 +164,9 @@ def _unsafe_masked_index(
         >>> torch._unsafe_masked_index(x, mask, [torch.tensor([1, 9])], 0)
         tensor([6., 0.])
     """
-    found = index(self, _places(mask, indices))
-    inside = prims.broadcast_to(mask, found.shape)
-    return prims.where(inside, found, filled(fill, found.shape, self.dtype))
+    gathered = index(self, _places(mask, indices))
+    inside = prims.broadcast_to(mask, gathered.shape)
+    return prims.where(inside, gathered, filled(fill, gathered.shape, self.dtype))
 
 
 @op(where="torch", samples=_masked_samples(lambda: T(2, 3)))
@@ -184,5 +184,5 @@ def _unsafe_masked_index_put_accumulate(
         tensor([0., 1.])
     """
     inside, source = prims.broadcast_all(mask, values)
-    kept = prims.where(inside, source, prims.zeros_like(source))
-    return index_put(self, _places(mask, indices), kept, True)
+    masked = prims.where(inside, source, prims.zeros_like(source))
+    return index_put(self, _places(mask, indices), masked, True)

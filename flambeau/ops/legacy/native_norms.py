@@ -33,8 +33,8 @@ def _wide(x: Node | None) -> Node | None:
 
 def _kept_dtype(x: Node, *parameters: Node | None) -> str:
     """The dtype of statistics: float32 of half inputs with float32 parameters."""
-    given = [p.dtype for p in parameters if p is not None]
-    return given[0] if given else x.dtype
+    dtypes = [p.dtype for p in parameters if p is not None]
+    return dtypes[0] if dtypes else x.dtype
 
 
 def _layer_samples() -> Iterator[Sample]:
@@ -185,8 +185,8 @@ def native_batch_norm(
                 [ 1.]]), tensor([2.]), tensor([1.]))
     """
     check_statistics(input, running_mean, running_var, training)
-    given = [p for p in (weight, bias, running_mean, running_var) if p is not None]
-    dtype = given[0].dtype if given else input.dtype
+    parameters = [p for p in (weight, bias, running_mean, running_var) if p is not None]
+    dtype = parameters[0].dtype if parameters else input.dtype
     if training:
         value, mean, variance, inverse = batch_norm_inner.native(input, weight, bias, eps)
         track_statistics(mean, variance, (running_mean, running_var), momentum)

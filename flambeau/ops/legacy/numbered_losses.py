@@ -65,17 +65,17 @@ _LOSSES: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], tuple[str, str]]]
 }
 
 
-def _samples(given: tuple[Any, ...], named: dict[str, Any]) -> Callable[[], Iterator[Sample]]:
+def _samples(arguments: tuple[Any, ...], named: dict[str, Any]) -> Callable[[], Iterator[Sample]]:
     def make() -> Iterator[Sample]:
         for number in (1, 2, 0):
-            yield sample(*given, number)
-        yield sample(*given, 2, **named)
+            yield sample(*arguments, number)
+        yield sample(*arguments, 2, **named)
 
     return make
 
 
 def _define(name: str) -> None:
-    signature, given, named, (call, value) = _LOSSES[name]
+    signature, samples_of_name, named, (call, value) = _LOSSES[name]
     source = REGISTRY[f"nn.functional.{name}"]
     names = [part.split("=")[0].split()[-1] for part in signature.replace("*, ", "").split(", ")]
     others = {"self": "input"}
@@ -101,7 +101,7 @@ def _define(name: str) -> None:
         where="torch",
         autocast=source.options.autocast,
         unsaved=tuple(n for n in names if others.get(n, n) in unsaved),
-        samples=_samples(given, named),
+        samples=_samples(samples_of_name, named),
     )(body)
 
 

@@ -106,8 +106,8 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
     return bool(input.shape == other.shape)
 
 
-def _shape_of(given: Any) -> tuple[int, ...]:
-    return (given,) if isinstance(given, int) else tuple(int(n) for n in given)
+def _shape_of(size: Any) -> tuple[int, ...]:
+    return (size,) if isinstance(size, int) else tuple(int(n) for n in size)
 
 
 @op(

@@ -27,8 +27,8 @@ def product_of(x: Node, dims: tuple[int, ...], keepdim: bool) -> Node:
     value = x
     for dim in sorted(dims, reverse=True):
         value = product_along(value, dim)
-    kept = tuple(1 if d in dims else n for d, n in enumerate(x.shape))
-    return prims.reshape(value, kept) if keepdim and dims else value
+    keepdim_shape = tuple(1 if d in dims else n for d, n in enumerate(x.shape))
+    return prims.reshape(value, keepdim_shape) if keepdim and dims else value
 
 
 def running_product(x: Node, axis: int) -> Node:

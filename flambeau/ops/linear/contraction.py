@@ -78,7 +78,7 @@ def _parse(name: str, equation: str, ranks: Sequence[int]) -> tuple[list[Labels]
 def _diagonal(name: str, x: Node, labels: Labels) -> tuple[Node, Labels]:
     """Repeated labels of one operand become one dimension: its diagonal."""
     for label in labels:
-        places = [d for d, found in enumerate(labels) if found == label]
+        places = [d for d, other in enumerate(labels) if other == label]
         if len(places) < 2:
             continue
         first, second = places[:2]
@@ -87,12 +87,12 @@ def _diagonal(name: str, x: Node, labels: Labels) -> tuple[Node, Labels]:
             problem = f"subscript {label} is repeated for operand but the sizes don't match, "
             problem += f"{number_shown(x.shape[second])} != {number_shown(extent)}"
             raise failure(RuntimeError, name, problem, "a diagonal")
-        rest = [d for d in range(x.ndim) if d not in (first, second)]
-        moved = prims.permute(x, [*rest, first, second])
-        lead = tuple(x.shape[d] for d in rest)
+        others = [d for d in range(x.ndim) if d not in (first, second)]
+        moved = prims.permute(x, [*others, first, second])
+        lead = tuple(x.shape[d] for d in others)
         flat = prims.reshape(moved, (*lead, extent * extent))
-        line = prims.slice(flat, len(rest), 0, extent, extent + 1)
-        left = tuple(labels[d] for d in rest)
+        line = prims.slice(flat, len(others), 0, extent, extent + 1)
+        left = tuple(labels[d] for d in others)
         return _diagonal(name, line, (*left, label))
     return x, labels
 
@@ -110,13 +110,13 @@ def _sizes(name: str, *operands: tuple[Node, Labels]) -> dict[str, Size]:
     sizes: dict[str, Size] = {}
     for x, labels in operands:
         for label, extent in zip(labels, x.shape, strict=True):
-            known = sizes.get(label, 1)
-            if is_one(known):
+            current = sizes.get(label, 1)
+            if is_one(current):
                 sizes[label] = extent
-            elif not is_one(extent) and not layout.same(known, extent):
+            elif not is_one(extent) and not layout.same(current, extent):
                 problem = f"subscript {label} has size {number_shown(extent)} for one operand "
                 problem += "which does not broadcast with previously seen size "
-                problem += f"{number_shown(known)}"
+                problem += f"{number_shown(current)}"
                 raise failure(RuntimeError, name, problem, "equal letters are equal sizes")
     return sizes
 
@@ -151,10 +151,10 @@ def _contract(
     if not inner:  # no sum: an outer product, cheaper as a multiplication
         common = promote_types(a.dtype, b.dtype)
         wide = compute_dtype(common)
-        found = prims.cast(prims.cast(left, wide) * prims.cast(right, wide), common)
+        contracted = prims.cast(prims.cast(left, wide) * prims.cast(right, wide), common)
     else:
-        found = product(name, left, right)
-    return prims.reshape(found, tuple(sizes[x] for x in labels)), labels
+        contracted = product(name, left, right)
+    return prims.reshape(contracted, tuple(sizes[x] for x in labels)), labels
 
 
 def _einsum_samples() -> Iterator[Sample]:
@@ -495,9 +495,9 @@ def _powers(x: Node, count: Size, increasing: bool) -> Node:
     if x.dtype == "bool":
         x = prims.cast(x, "i64")
     wide = compute_dtype(x.dtype)
-    whole = (*x.shape, count)
-    base = prims.broadcast(prims.cast(x, wide), whole, range(x.ndim))
-    first = prims.eq(prims.iota(whole, x.ndim), prims.full(0, whole, "i64"))
+    table_shape = (*x.shape, count)
+    base = prims.broadcast(prims.cast(x, wide), table_shape, range(x.ndim))
+    first = prims.eq(prims.iota(table_shape, x.ndim), prims.full(0, table_shape, "i64"))
     factors = prims.where(first, prims.full_like(1, base), base)
     if isinstance(count, int) and count == 0:
         return prims.cast(factors, x.dtype)

@@ -351,13 +351,13 @@ def _rows_and_classes(x: Node, target: Node) -> tuple[Node, Node]:
     if x.ndim > 2 or target.ndim > 1:
         problem = f"inconsistent sizes {shown(x.shape)} and {shown(target.shape)}"
         raise failure(RuntimeError, "multi_margin_loss", problem, "(N, C) and (N)")
-    wanted = target if target.ndim else prims.reshape(target, (1,))
-    if not same_sizes(wanted.shape, rows.shape[:1]):
+    classes = target if target.ndim else prims.reshape(target, (1,))
+    if not same_sizes(classes.shape, rows.shape[:1]):
         problem = "target tensor should be 1-D with size equal to the number of input samples "
         problem += f"(batch size). Expected target size {shown(rows.shape[:1])}, but got "
         problem += f"{shown(target.shape)}. Input has shape {shown(x.shape)}."
         raise failure(RuntimeError, "multi_margin_loss", problem, "one class a row")
-    return rows, wanted
+    return rows, classes
 
 
 @op(
@@ -394,13 +394,13 @@ def multi_margin_loss(
         raise failure(ValueError, "multi_margin_loss", "only p == 1 and p == 2 supported", "p=1")
     if weight is not None and weight.ndim != 1:
         raise ValueError("[multi_margin_loss] weight must be one-dimensional\nhint: one a class")
-    rows, wanted = _rows_and_classes(input, target)
+    rows, target_classes = _rows_and_classes(input, target)
     classes = rows.shape[1]
     if weight is not None and not same_sizes(weight.shape, (classes,)):
         problem = f"inconsistent weight size, expected {classes} but got {shown(weight.shape)}"
         raise failure(RuntimeError, "multi_margin_loss", problem, "one weight a class")
     index = prims.check_index(
-        wanted, classes, "multi_margin_loss", _NO_CLASS, error="runtime", strict=True
+        target_classes, classes, "multi_margin_loss", _NO_CLASS, error="runtime", strict=True
     )
     column = prims.unsqueeze(index, 1)
     chosen = prims.broadcast_to(prims.gather(rows, column, 1), rows.shape)

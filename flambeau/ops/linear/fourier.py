@@ -113,15 +113,15 @@ def _geometry(
     if half and dims:
         lengths[-1] = 2 * (lengths[-1] - 1)
     if s is not None:
-        lengths = [own if given == -1 else given for given, own in zip(s, lengths, strict=True)]
+        lengths = [own if stated == -1 else stated for stated, own in zip(s, lengths, strict=True)]
     for length in lengths:
         if length < 1:
             raise _no_points(name, length)
     return dims, lengths
 
 
-def _complex_transform(x: Node, found: Geometry, norm: Any, inverse: bool, name: str) -> Node:
-    dims, lengths = found
+def _complex_transform(x: Node, geometry: Geometry, norm: Any, inverse: bool, name: str) -> Node:
+    dims, lengths = geometry
     scale = _scale(math.prod(lengths), norm, inverse, name)
     value = _signal(x, name)
     if not dims:
@@ -133,38 +133,38 @@ def _complex_transform(x: Node, found: Geometry, norm: Any, inverse: bool, name:
         value = prims.fft(value, axis, inverse, own)
     else:
         value = prims.real_fft(value, axis, inverse, whole=True, scale=own)
-    return _others_transformed(value, found, inverse, scale, name)
+    return _others_transformed(value, geometry, inverse, scale, name)
 
 
-def _others_transformed(x: Node, found: Geometry, inverse: bool, scale: float, name: str) -> Node:
+def _others_transformed(x: Node, axes: Geometry, inverse: bool, scale: float, name: str) -> Node:
     """The complex transforms of all axes but the last one; the final one scales."""
-    dims, lengths = found
+    dims, lengths = axes
     for axis, length in zip(dims[:-1], lengths[:-1], strict=True):
         x = _resized(x, length, axis, name)
         x = prims.fft(x, axis, inverse, scale if axis == dims[-2] else 1.0)
     return x
 
 
-def _to_half(x: Node, found: Geometry, norm: Any, inverse: bool, name: str) -> Node:
+def _to_half(x: Node, geometry: Geometry, norm: Any, inverse: bool, name: str) -> Node:
     """The transform of real numbers: half of the last axis; `inverse` conjugates and scales so."""
     _real_only(x, name)
-    dims, lengths = found
+    dims, lengths = geometry
     value = _signal(x, name)
     if not dims:
         raise failure(RuntimeError, name, f"{name} must transform at least one axis", "give dim")
     scale = _scale(math.prod(lengths), norm, inverse, name)
     value = _resized(value, lengths[-1], dims[-1], name)
     value = prims.real_fft(value, dims[-1], inverse, scale=scale if len(dims) == 1 else 1.0)
-    return _others_transformed(value, found, inverse, scale, name)
+    return _others_transformed(value, geometry, inverse, scale, name)
 
 
-def _from_half(x: Node, found: Geometry, norm: Any, inverse: bool, name: str) -> Node:
+def _from_half(x: Node, geometry: Geometry, norm: Any, inverse: bool, name: str) -> Node:
     """The real transform of a signal whose other half is the mirror image."""
-    dims, lengths = found
+    dims, lengths = geometry
     if not dims:
         raise failure(RuntimeError, name, f"{name} must transform at least one axis", "give dim")
     scale = _scale(math.prod(lengths), norm, inverse, name)
-    value = _others_transformed(_spectrum(x, name), found, inverse, 1.0, name)
+    value = _others_transformed(_spectrum(x, name), geometry, inverse, 1.0, name)
     half = _resized(value, lengths[-1] // 2 + 1, dims[-1], name)
     return prims.half_fft(half, dims[-1], lengths[-1], inverse, scale)
 
@@ -200,18 +200,18 @@ Example:
 """
 
 
-def _resized_memory(x: Node, found: Geometry, kind: str) -> tuple[list[Size], tuple[Size, ...]]:
+def _resized_memory(x: Node, geometry: Geometry, kind: str) -> tuple[list[Size], tuple[Size, ...]]:
     """Sizes and strides of what is transformed: x converted, cut off and continued."""
     strides = x.attribute("strides") if x.is_input else contiguous_strides(x.shape)
     real = kind in ("rfft", "ihfft")
     if x.dtype not in (("f32", "f64") if real else ("c64", "c128")):
         strides = follow_strides(x.shape, [(x.shape, strides)])
     sizes, grown = list(x.shape), False
-    for number, (axis, length) in enumerate(zip(*found, strict=True)):
-        half = kind in ("irfft", "hfft") and number == len(found[0]) - 1
-        wanted = length // 2 + 1 if half else length
-        grown = grown or wanted > static_size(sizes[axis])
-        sizes[axis] = wanted
+    for number, (axis, length) in enumerate(zip(*geometry, strict=True)):
+        half = kind in ("irfft", "hfft") and number == len(geometry[0]) - 1
+        needed = length // 2 + 1 if half else length
+        grown = grown or needed > static_size(sizes[axis])
+        sizes[axis] = needed
     return sizes, contiguous_strides(sizes) if grown else strides
 
 
@@ -229,13 +229,13 @@ def _others(axes: list[int], ndim: int) -> list[int]:
     return order[: ndim - len(axes)]
 
 
-def _memory_order(x: Node, found: Geometry, kind: str) -> tuple[int, ...]:
+def _memory_order(x: Node, geometry: Geometry, kind: str) -> tuple[int, ...]:
     """How PyTorch's result lies: each pass makes its axes the innermost ones, as they lay before.
 
     The axes that are not transformed come first, by their strides.
     """
-    sizes, strides = _resized_memory(x, found, kind)
-    *leading, last = found[0]
+    sizes, strides = _resized_memory(x, geometry, kind)
+    *leading, last = geometry[0]
     passes: list[tuple[list[int], list[int]]] = {  # axes by their strides, then the last one
         "fft": [([*leading, last], [])],
         "rfft": [(leading, [last])],
@@ -248,10 +248,10 @@ def _memory_order(x: Node, found: Geometry, kind: str) -> tuple[int, ...]:
         if not axes:
             continue
         if last in axes and len(final) == 1:
-            length = found[1][-1]
+            length = geometry[1][-1]
             sizes[last] = length if kind in ("irfft", "hfft") else length // 2 + 1
-        rest = by_strides(_others(axes, x.ndim), strides)
-        order = (*rest, *by_strides(sorted_axes, strides), *final)
+        outer = by_strides(_others(axes, x.ndim), strides)
+        order = (*outer, *by_strides(sorted_axes, strides), *final)
         strides = dense_strides(sizes, order)
     return order
 
@@ -269,9 +269,9 @@ def _define(kind: str, suffix: str) -> None:
     name, public = kind + suffix, f"fft_{kind}{suffix}"
 
     def many(input: Node, s: Any, dim: Any, norm: str | None) -> Node | Dense:
-        found = _geometry(input, s, dim, public, half)
-        value = compute(input, found, norm, inverse, public)
-        return Dense(value, _memory_order(input, found, kind)) if found[0] else value
+        geometry = _geometry(input, s, dim, public, half)
+        value = compute(input, geometry, norm, inverse, public)
+        return Dense(value, _memory_order(input, geometry, kind)) if geometry[0] else value
 
     def one(input: Node, n: int | None, dim: int, norm: str | None) -> Node | Dense:
         if n == -1:  # transforms of many axes read it as "all there is"

@@ -76,13 +76,13 @@ def _bounds(offs: Any, extent: int) -> list[int]:
     Raises:
         RuntimeError: offsets decrease, or leave the dimension.
     """
-    found: list[int] = [0, *([0] * offs.shape[0] if not has_data(offs) else offs.tolist())]
-    if any(end < begin for begin, end in pairwise(found)) or found[-1] > extent:
+    bounds: list[int] = [0, *([0] * offs.shape[0] if not has_data(offs) else offs.tolist())]
+    if any(end < begin for begin, end in pairwise(bounds)) or bounds[-1] > extent:
         raise _refuse(
-            f"offsets must increase from 0 to at most {extent}: got {found[1:]}",
+            f"offsets must increase from 0 to at most {extent}: got {bounds[1:]}",
             "offs[i] is the end of group i",
         )
-    return found
+    return bounds
 
 
 def _product(a: Any, b: Any, offs: Any) -> Any:
@@ -99,8 +99,8 @@ def _product(a: Any, b: Any, offs: Any) -> Any:
         parts = [mm.native(a[i:j], b[g]) for g, (i, j) in groups]
     else:
         parts = [mm.native(a[g], b[:, i:j]) for g, (i, j) in groups]
-    rest = extent - bounds[-1]
-    tail = (rest, b.shape[-1]) if dim == 0 else (a.shape[1], rest)
+    remainder = extent - bounds[-1]
+    tail = (remainder, b.shape[-1]) if dim == 0 else (a.shape[1], remainder)
     return cat.native([*parts, a.new_zeros(tail)], dim)
 
 

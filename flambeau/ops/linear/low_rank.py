@@ -22,10 +22,10 @@ def _range_of(matrix: Any, rank: int, rounds: int, shift: Any) -> Any:
     qr, randn = REGISTRY["linalg.qr"], REGISTRY["randn"]
 
     def times(x: Any, forth: bool) -> Any:
-        whole = matmul(matrix if forth else adjoint(matrix), x)
+        product = matmul(matrix if forth else adjoint(matrix), x)
         if shift is None:
-            return whole
-        return whole - matmul(shift if forth else adjoint(shift), x)
+            return product
+        return product - matmul(shift if forth else adjoint(shift), x)
 
     # One draw for all matrices of a batch, in PyTorch's order.
     probe = randn((matrix.shape[-1], rank), dtype=matrix.dtype, device=matrix.device)

@@ -421,21 +421,21 @@ def _is(value: Value, number: int) -> bool:
     return not isinstance(value, Node) and value == number
 
 
-def _scaled_sum(name: str, self: Node, found: Node, dtype: str, beta: Value, alpha: Value) -> Node:
+def _scaled_sum(name: str, self: Node, term: Node, dtype: str, beta: Value, alpha: Value) -> Node:
     """beta * self + alpha * found, of a dtype; beta 0 leaves `self` out, even its NaN."""
     if self.dtype != dtype:
         problem = f"self and mat2 must have the same dtype, but got {self.dtype} and {dtype}"
         raise failure(RuntimeError, name, problem, "convert one of them")
-    shape = found.shape
-    whole = broadcast_sizes(name, self.shape, shape)
-    if not same_sizes(whole, shape):
+    shape = term.shape
+    sum_shape = broadcast_sizes(name, self.shape, shape)
+    if not same_sizes(sum_shape, shape):
         raise RuntimeError(
             f"[{name}] The expanded size of the tensor {shown(shape)} must match the existing size "
             f"{shown(self.shape)}\nhint: the first operand broadcasts to the product's shape"
         )
     wide = "i64" if dtype == "bool" else compute_dtype(dtype)
     base = prims.broadcast_to(prims.cast(self, wide), shape)
-    total = prims.cast(found, wide)
+    total = prims.cast(term, wide)
     if not _is(alpha, 1):
         total = total * as_node(alpha, wide)
     if not _is(beta, 1):
@@ -502,11 +502,11 @@ _SHAPES = {
 
 
 def _sum_samples(name: str) -> Iterator[Sample]:
-    whole, left, right, part = (T(*shape) for shape in _SHAPES[name])
-    yield sample(whole, left, right)
+    addend, left, right, part = (T(*shape) for shape in _SHAPES[name])
+    yield sample(addend, left, right)
     yield sample(part, left, right)
-    yield sample(whole, left, right, beta=2, alpha=3)
-    yield sample(whole, left, right, beta=0)
+    yield sample(addend, left, right, beta=2, alpha=3)
+    yield sample(addend, left, right, beta=0)
 
 
 def _sum_with(name: str, names: str, text: str, product_of: Any) -> OpDefinition:
@@ -520,11 +520,11 @@ def _sum_with(name: str, names: str, text: str, product_of: Any) -> OpDefinition
     def scaled(self: Node, left: Node, right: Node, beta: Value, alpha: Value) -> Node:
         if name == "addr":
             self, left, right = _promoted(self, left, right)
-        found = product_of(self, left, right)
-        return _scaled_sum(name, self, found, left.dtype, beta, alpha)
+        product = product_of(self, left, right)
+        return _scaled_sum(name, self, product, left.dtype, beta, alpha)
 
     one = {shape: f"torch.ones{shape}" for shape in _SHAPES[name]}
-    whole, left, right = (one[shape] for shape in _SHAPES[name][:3])
+    addend, left, right = (one[shape] for shape in _SHAPES[name][:3])
     plain.__doc__ = f"""`beta * self + alpha * {text}`; `self` broadcasts to the product.
 
     beta 0 leaves `self` out, even where it is NaN. Half types are added in float32.
@@ -536,7 +536,7 @@ def _sum_with(name: str, names: str, text: str, product_of: Any) -> OpDefinition
         RuntimeError: ranks, inner sizes or dtypes do not fit.
 
     Example:
-        >>> torch.{name}({whole}, {left}, {right}).shape
+        >>> torch.{name}({addend}, {left}, {right}).shape
         torch.Size({list(_SHAPES[name][0])})
     """
     rule = True if name == "addr" else "exact"

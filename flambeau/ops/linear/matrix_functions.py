@@ -66,8 +66,8 @@ def _exponential(self: Any) -> Any:
     if self.numel() == 0:
         return self.clone()
     halvings = _halvings(self)
-    known = values_of(halvings)
-    most = int(known.max()) if known is not None and known.numel() else 0
+    counts = values_of(halvings)
+    most = int(counts.max()) if counts is not None and counts.numel() else 0
     x = self
     for step in range(most):
         x = (x * 0.5).where(halvings > step, x)
@@ -134,8 +134,8 @@ def cond(self: Tensor, p: Any = None) -> Any:
     inverse, info = REGISTRY["linalg.inv_ex"].native(self)
     norm, where = REGISTRY["linalg.matrix_norm"].native, REGISTRY["where"].native
     if p == "nuc":  # singular values of infinities are NaN
-        known = (info[..., None, None] == 0) & (inverse == inverse)
-        return norm(self, p) * norm(where(known, inverse, math.inf), p)
+        regular = (info[..., None, None] == 0) & (inverse == inverse)
+        return norm(self, p) * norm(where(regular, inverse, math.inf), p)
     value = norm(self, p) * norm(inverse, p)
     usual = (info == 0) & (value == value)
     return where(usual, value, value.new_full((), math.inf))
@@ -455,8 +455,8 @@ def tensorsolve(self: Tensor, other: Tensor, dims: Sequence[int] | None = None) 
     moved = tuple(normalise_dim(d, self.ndim, "tensorsolve") for d in dims or ())
     if len(set(moved)) < len(moved):
         raise failure(RuntimeError, "tensorsolve", f"repeated dim in {dims}", "name each once")
-    kept = tuple(d for d in range(self.ndim) if d not in moved)
-    a = prims.permute(self, (*kept, *moved))
+    remaining = tuple(d for d in range(self.ndim) if d not in moved)
+    a = prims.permute(self, (*remaining, *moved))
     shape = a.shape[other.ndim :]
     rows, columns = _rows_of(other, other.ndim), math.prod(static_size(n) for n in shape)
     if rows != columns:

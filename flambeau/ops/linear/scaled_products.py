@@ -66,8 +66,8 @@ def _scales(a: Node, b: Node, scale_a: Node, scale_b: Node) -> tuple[Node, Node]
         if _is_single(scale_a) and _is_single(scale_b):
             return prims.reshape(scale_a, (1, 1)), prims.reshape(scale_b, (1, 1))
         if scale_a.ndim == scale_b.ndim == 2 and all(
-            same(n, wanted)
-            for n, wanted in zip(
+            same(n, expected)
+            for n, expected in zip(
                 (*scale_a.shape, *scale_b.shape), (a.shape[0], 1, 1, b.shape[1]), strict=True
             )
         ):
@@ -120,10 +120,10 @@ def _scaled_mm(
         problem = f"Invalid out_dtype: {target}"
         raise failure(ValueError, "_scaled_mm", problem, "float32, bfloat16 or float16")
     a, b = (prims.cast(prims.cast(x, "f32"), "bf16") for x in (self, mat2))
-    found = prims.matmul(a, b, "f32") * rows * columns
+    product = prims.matmul(a, b, "f32") * rows * columns
     if bias is not None:
-        found = found + prims.cast(bias, "f32")
-    return prims.cast(found, target)
+        product = product + prims.cast(bias, "f32")
+    return prims.cast(product, target)
 
 
 @op(

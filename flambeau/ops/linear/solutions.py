@@ -128,15 +128,15 @@ def _with_numbers(name: str, a: Node, b: Node, singular: str = "") -> tuple[Node
     if singular:
         info = checked(name, info, singular)
         order = carrying(order, info)
-    whole, right = batched(name, a, b)
-    packed = prims.broadcast_to(packed, whole.shape)
-    places = prims.broadcast_to(order, whole.shape[:-1])
+    matrices, right = batched(name, a, b)
+    packed = prims.broadcast_to(packed, matrices.shape)
+    places = prims.broadcast_to(order, matrices.shape[:-1])
     rows = prims.broadcast(places, right.shape, (*range(right.ndim - 2), right.ndim - 2))
     half = la.triangular_solve(
         packed, prims.gather(right, rows, right.ndim - 2), False, False, True
     )
     value = la.triangular_solve(packed, half, True)
-    return prims.with_derivative(value, whole, right, rule="solve"), info
+    return prims.with_derivative(value, matrices, right, rule="solve"), info
 
 
 def _solve_rule(g: Node, y: Node, a: Node, b: Node) -> tuple[Node, Node]:
@@ -382,8 +382,8 @@ def _by_cholesky(b: Node, factor: Node, upper: bool, name: str) -> Node:
     check_same_dtype(name, factor, b)
     half = triangular(low, b, False, True, False, name)
     value = triangular(la.adjoint(low), half, True, True, False, name)
-    whole, right = batched(name, factor, b)
-    return prims.with_derivative(value, whole, right, rule="by_cholesky", upper=upper)
+    factors, right = batched(name, factor, b)
+    return prims.with_derivative(value, factors, right, rule="by_cholesky", upper=upper)
 
 
 def _by_cholesky_rule(g: Node, y: Node, factor: Node, b: Node) -> tuple[Node, Node]:
@@ -465,8 +465,8 @@ def _by_lu(packed: Node, pivots: Node, b: Node, left: bool, adjointed: bool, nam
         half = la.triangular_solve(a, moved, False, False, True)
         return la.triangular_solve(a, half, True, False, False)
     half = la.triangular_solve(a, right, True, True, False)
-    whole = la.triangular_solve(a, half, False, True, True)
-    return prims.scatter(prims.zeros_like(whole), rows, whole, whole.ndim - 2, "set")
+    solved = la.triangular_solve(a, half, False, True, True)
+    return prims.scatter(prims.zeros_like(solved), rows, solved, solved.ndim - 2, "set")
 
 
 def _check_factors(name: str, packed: Node, pivots: Node, b: Node, left: bool) -> None:
@@ -543,8 +543,8 @@ def _limit(a: Node, sizes: Node, atol: Any, rtol: Any) -> Node:
     if rtol is None:
         relative = _tolerance(default, sizes)
         if isinstance(atol, Node):
-            given = prims.gt(absolute, prims.zeros_like(absolute))
-            relative = prims.where(*_common(given, prims.zeros_like(relative), relative))
+            stated = prims.gt(absolute, prims.zeros_like(absolute))
+            relative = prims.where(*_common(stated, prims.zeros_like(relative), relative))
         elif atol is not None and atol > 0:
             relative = prims.zeros_like(relative)
     else:
@@ -572,8 +572,8 @@ def _rank(a: Node, atol: Any, rtol: Any, hermitian: bool, name: str) -> Node:
     if any(same(n, 0) for n in a.shape[-2:]):
         return prims.full(0, a.shape[:-2], "i64")
     sizes = _spectrum(a, hermitian)
-    found = prims.gt(*_common(sizes, _limit(a, sizes, atol, rtol)))
-    return prims.reduce_dims("sum", prims.cast(found, "i64"), (found.ndim - 1,), False)
+    counted = prims.gt(*_common(sizes, _limit(a, sizes, atol, rtol)))
+    return prims.reduce_dims("sum", prims.cast(counted, "i64"), (counted.ndim - 1,), False)
 
 
 @op(
@@ -631,9 +631,9 @@ def pseudo_inverse(a: Node, atol: Any, rtol: Any, hermitian: bool) -> Node:
     else:
         u, values, vh = la.svd(a)
         v, sizes = la.adjoint(vh), values
-    kept = prims.gt(*_common(sizes, _limit(a, sizes, atol, rtol)))
+    used = prims.gt(*_common(sizes, _limit(a, sizes, atol, rtol)))
     one = prims.full_like(1, values)
-    weights = prims.where(kept, one / prims.where(kept, values, one), prims.zeros_like(values))
+    weights = prims.where(used, one / prims.where(used, values, one), prims.zeros_like(values))
     scale = prims.cast(prims.reshape(weights, (*weights.shape[:-1], 1, weights.shape[-1])), a.dtype)
     value = prims.matmul(v * prims.broadcast_to(scale, v.shape), la.adjoint(u))
     return prims.with_derivative(value, a, rule="pseudo_inverse")

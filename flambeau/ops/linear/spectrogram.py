@@ -164,9 +164,9 @@ def stft(
     if weights is not None:
         pieces = pieces * weights
     norm = "ortho" if normalized else "backward"
-    found = _transform("rfft" if onesided else "fft", pieces, norm=norm)
-    found = transpose(found, -1, -2)
-    return found if return_complex else view_as_real(found)
+    spectra = _transform("rfft" if onesided else "fft", pieces, norm=norm)
+    spectra = transpose(spectra, -1, -2)
+    return spectra if return_complex else view_as_real(spectra)
 
 
 def _padded_ends(signal: Any, count: int, mode: str) -> Any:
@@ -342,11 +342,11 @@ def _checked_spectra(
     bins = x.shape[-2]
     onesided = bins != n_fft if onesided is None else onesided
     if bins != (n_fft // 2 + 1 if onesided else n_fft):
-        wanted = "n_fft / 2 + 1" if onesided else "n_fft"
+        expected = "n_fft / 2 + 1" if onesided else "n_fft"
         raise _error(
             "istft",
             f"expected the frequency dimension (3rd to the last) of the input tensor to match "
-            f"{wanted}, but got {bins}",
+            f"{expected}, but got {bins}",
             "give stft and istft the same arguments",
         )
     complex_window = window is not None and window.is_complex()
@@ -362,8 +362,8 @@ def _cut_signal(total: Any, envelope: Any, n_fft: int, center: bool, length: int
     covered = total.shape[-1]
     start = n_fft // 2 if center else 0
     end = start + length if length is not None else covered - (n_fft // 2 if center else 0)
-    kept = min(end, covered) - start
-    y, weight = narrow(total, -1, start, kept), narrow(envelope, -1, start, kept)
+    count = min(end, covered) - start
+    y, weight = narrow(total, -1, start, count), narrow(envelope, -1, start, count)
     least = values_of(weight.abs().min())
     if least is not None and bool((least < 1e-11).any()):
         raise _error("istft", "window overlap add min: 1", "overlap the windows, or choose another")

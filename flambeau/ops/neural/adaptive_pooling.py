@@ -32,8 +32,8 @@ _F = "nn.functional"
 def _adaptive_sizes(name: str, x: Node, count: int, output_size: Any) -> list[tuple[int, int]]:
     """(input size, output size) per dimension; None keeps the size."""
     check_input(name, x, count)
-    given = (output_size,) if output_size is None or isinstance(output_size, int) else output_size
-    values = tuple(given) * count if len(given) == 1 else tuple(given)
+    stated = (output_size,) if output_size is None or isinstance(output_size, int) else output_size
+    values = tuple(stated) * count if len(stated) == 1 else tuple(stated)
     if len(values) != count:
         raise failure(RuntimeError, name, f"output_size must be {count}", "one per dimension")
     sizes = [static_size(s) for s in x.shape[-count:]]
@@ -74,9 +74,9 @@ def _adaptive_windows(x: Node, axis: int, size: int, out: int, fill: Any) -> tup
     place = first + prims.iota(grid, 1, "i64")
     inside = place < last
     safe = prims.where(inside, place, first)
-    found = prims.take(x, safe, axis)
-    mask = prims.broadcast(inside, found.shape, (axis, axis + 1))
-    return prims.where(mask, found, prims.full_like(fill, found)), longest
+    gathered = prims.take(x, safe, axis)
+    mask = prims.broadcast(inside, gathered.shape, (axis, axis + 1))
+    return prims.where(mask, gathered, prims.full_like(fill, gathered)), longest
 
 
 def adaptive_average(name: str, x: Node, count: int, output_size: Any) -> Node:

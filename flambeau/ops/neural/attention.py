@@ -73,8 +73,8 @@ def _attention_samples() -> Any:
     yield sample(T(2, 4, 8), T(2, 4, 8), T(2, 4, 8), is_causal=True)
     yield sample(T(2, 2, 4, 8), T(2, 2, 5, 8), T(2, 2, 5, 8), T(4, 5))
     yield sample(T(2, 2, 4, 8), T(2, 2, 5, 8), T(2, 2, 5, 8), scale=0.5)
-    kept = T(20, 5, dtype="bool", low=0, high=2, grad=False)
-    yield sample(T(2, 2, 20, 8), T(2, 2, 5, 8), T(2, 2, 5, 8), kept)
+    mask = T(20, 5, dtype="bool", low=0, high=2, grad=False)
+    yield sample(T(2, 2, 20, 8), T(2, 2, 5, 8), T(2, 2, 5, 8), mask)
     yield sample(T(1, 4, 40, 8), T(1, 2, 40, 8), T(1, 2, 40, 8), is_causal=True, enable_gqa=True)
 
 
@@ -119,12 +119,12 @@ def _batches(
     else:
         lead = prims.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
         leads = [lead] * 3
-    found: list[Node] = []
+    reshaped: list[Node] = []
     for x, wide in zip((query, key, value), leads):
         x = prims.broadcast_to(x, (*wide, *x.shape[-2:]))
         batch, heads = (prod(wide[:-1]), wide[-1]) if wide else (1, 1)
-        found.append(prims.reshape(x, (batch, heads, *x.shape[-2:])))
-    return leads[0], found[0], found[1], found[2]
+        reshaped.append(prims.reshape(x, (batch, heads, *x.shape[-2:])))
+    return leads[0], reshaped[0], reshaped[1], reshaped[2]
 
 
 def _groups(query: Node, key: Node, value: Node) -> tuple[Node, Node]:
@@ -183,11 +183,11 @@ def attend(
         raise _problem(
             f"dropout probability has to be between 0 and 1, but got {dropout_p}", "0 drops nothing"
         )
-    places, kept = None, 1.0 - dropout_p
+    places, retain = None, 1.0 - dropout_p
     if 0.0 < dropout_p < 1.0:
         draws = (operands[0].shape[2], operands[1].shape[2])
         places = prims.random_places(operands[0].shape[:2], draws, generator)
-    out = attention(operands[0], operands[1], operands[2], mask, factor, causal, places, kept)
+    out = attention(operands[0], operands[1], operands[2], mask, factor, causal, places, retain)
     if dropout_p == 1.0:
         out = out * prims.zeros_like(out)
     return prims.reshape(out, (*lead, *out.shape[2:]))

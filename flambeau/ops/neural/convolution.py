@@ -76,11 +76,11 @@ def check_numbers(
 
 
 def _check_types(name: str, x: Node, weight: Node, bias: Node | None) -> None:
-    given = given_dtype(x)
+    input_dtype = given_dtype(x)
     for operand, what in ((weight, "weight"), (bias, "bias")):
-        if operand is not None and given_dtype(operand) != given:
+        if operand is not None and given_dtype(operand) != input_dtype:
             dtype = given_dtype(operand)
-            problem = f"Input type ({_PUBLIC.get(given, given)}) and {what} type "
+            problem = f"Input type ({_PUBLIC.get(input_dtype, input_dtype)}) and {what} type "
             problem += f"({_PUBLIC.get(dtype, dtype)}) should be the same"
             raise failure(RuntimeError, name, problem, "cast one of them")
 
@@ -110,10 +110,10 @@ def _check_channels(name: str, x: Node, weight: Node, groups: int) -> None:
         problem = f"weight should have {x.ndim} dimensions, but got a tensor of size "
         problem += f"{shown(weight.shape)}"
         raise failure(RuntimeError, name, problem, "(out_channels, in_channels / groups, *kernel)")
-    wanted = weight.shape[1] * groups
-    if not same(x.shape[1], wanted):
+    channels = weight.shape[1] * groups
+    if not same(x.shape[1], channels):
         problem = f"Given groups={groups}, weight of size {shown(weight.shape)}, expected "
-        problem += f"input{shown(x.shape)} to have {shown([wanted])[1:-1]} channels, but got "
+        problem += f"input{shown(x.shape)} to have {shown([channels])[1:-1]} channels, but got "
         problem += f"{shown(x.shape[1:2])[1:-1]} channels instead"
         raise failure(RuntimeError, name, problem, "the input is (N, C, ...)")
     if groups > 1 and static_size(weight.shape[0]) % groups:
@@ -141,8 +141,8 @@ def add_windows(
 def _add_windows_rule(grad: Node, out: Node, x: Node) -> tuple[Node]:
     dimension = out.attribute("dimension")
     step, dilation = out.attribute("step"), out.attribute("dilation")
-    found = windows_of(grad, dimension, x.shape[-1], step, dilation)
-    return (prims.slice(found, dimension, 0, x.shape[dimension]),)
+    gradient_windows = windows_of(grad, dimension, x.shape[-1], step, dilation)
+    return (prims.slice(gradient_windows, dimension, 0, x.shape[dimension]),)
 
 
 prims.register_rule("add_windows", _add_windows_rule)
@@ -169,8 +169,8 @@ def _check_kernel(
     sizes = [n + a + b for n, a, b in zip(x.shape[2:], low, high, strict=True)]
     spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
     if any(less(size, span) for size, span in zip(sizes, spans, strict=True)):
-        given = " x ".join(shown([s])[1:-1] for s in sizes)
-        problem = f"Calculated padded input size per channel: ({given}). Kernel size: "
+        extents_text = " x ".join(shown([s])[1:-1] for s in sizes)
+        problem = f"Calculated padded input size per channel: ({extents_text}). Kernel size: "
         problem += f"({' x '.join(map(str, spans))}). Kernel size can't be greater than actual "
         problem += "input size"
         raise failure(RuntimeError, name, problem, "pad the input")
@@ -391,11 +391,11 @@ def _transposed_extents(
     dilation: Sequence[int],
 ) -> list[tuple[Size, Size]]:
     """Per dimension: the extent all windows cover (with output padding), and the result's."""
-    found = []
+    extents = []
     for d, size in enumerate(x.shape[2:]):
         full = (size - 1) * stride[d] + dilation[d] * (kernel[d] - 1) + 1 + extra[d]
-        found.append((full, full - 2 * padding[d]))
-    return found
+        extents.append((full, full - 2 * padding[d]))
+    return extents
 
 
 def _check_transposed(name: str, x: Node, weight: Node, groups: int) -> None:

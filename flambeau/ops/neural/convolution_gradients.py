@@ -53,11 +53,11 @@ def _extents(
     return steps, [size[0], weight[0], *extents]
 
 
-def _check(name: str, grad: Node, wanted: Sequence[Size], other: Node) -> None:
-    fits = grad.ndim == len(wanted)
-    if not fits or not all(same(a, b) for a, b in zip(grad.shape, wanted, strict=True)):
+def _check(name: str, grad: Node, expected: Sequence[Size], other: Node) -> None:
+    fits = grad.ndim == len(expected)
+    if not fits or not all(same(a, b) for a, b in zip(grad.shape, expected, strict=True)):
         problem = f"grad_output is {shown(grad.shape)}, but the convolution's result would be "
-        problem += f"{shown(wanted)}"
+        problem += f"{shown(expected)}"
         raise failure(RuntimeError, name, problem, "the sizes of its result")
     if grad.dtype != other.dtype:
         problem = f"expected scalar type {other.dtype} but found {grad.dtype}"
@@ -91,8 +91,8 @@ def convolution_input_gradient(
     """The gradient of a convolution's input, which has the sizes *size*."""
     name = "conv_input"
     options = (stride, padding, dilation, groups)
-    (strides, low, steps), wanted = _extents(name, size, weight.shape, options)
-    _check(name, grad_output, wanted, weight)
+    (strides, low, steps), expected = _extents(name, size, weight.shape, options)
+    _check(name, grad_output, expected, weight)
     return convolution_input(grad_output, weight, size[2:], strides, low, steps, groups)
 
 
@@ -120,8 +120,8 @@ def convolution_weight_gradient(
     """The gradient of a convolution's weight, which has the sizes *size*."""
     name = "conv_weight"
     options = (stride, padding, dilation, groups)
-    (strides, low, steps), wanted = _extents(name, input.shape, size, options)
-    _check(name, grad_output, wanted, input)
+    (strides, low, steps), expected = _extents(name, input.shape, size, options)
+    _check(name, grad_output, expected, input)
     return convolution_weight(grad_output, input, size, strides, low, steps, groups)
 
 

@@ -94,8 +94,8 @@ def ctc_forward(
     """alpha at time t > 0 from that at t - 1; unchanged after the end of an input."""
     skipped = shift(before, 1, 2, -math.inf)
     skipped = prims.where(may_skip, skipped, prims.full_like(-math.inf, skipped))
-    found = _joined(before, shift(before, 1, 1, -math.inf), skipped) + emission
-    return prims.where(_columns(input_lengths, found) > _time(t, found), found, before)
+    scores = _joined(before, shift(before, 1, 1, -math.inf), skipped) + emission
+    return prims.where(_columns(input_lengths, scores) > _time(t, scores), scores, before)
 
 
 def _time(t: Any, like: Node) -> Node:
@@ -129,9 +129,9 @@ def ctc_backward(
     """beta at time t from that at t + 1; `ends` at the last time of an input."""
     low = prims.full_like(-math.inf, after)
     skipped = shift(prims.where(may_skip, after, low), 1, -2, -math.inf)
-    found = _joined(after, shift(after, 1, -1, -math.inf), skipped)
-    goes_on = _columns(input_lengths, found) > _time(t, found) + 1
-    return prims.where(goes_on, found, ends) + emission
+    scores = _joined(after, shift(after, 1, -1, -math.inf), skipped)
+    goes_on = _columns(input_lengths, scores) > _time(t, scores) + 1
+    return prims.where(goes_on, scores, ends) + emission
 
 
 @op(
@@ -212,19 +212,19 @@ def _ctc_rule(
     """
     shape = log_probs.shape
     index = prims.broadcast(states, alpha.shape, (1, 2))
-    whole = alpha + beta + prims.broadcast(loss, alpha.shape, (1,))
-    paths = prims.exp(whole - prims.gather(log_probs, index, 2))  # alpha and beta have it both
+    total = alpha + beta + prims.broadcast(loss, alpha.shape, (1,))
+    paths = prims.exp(total - prims.gather(log_probs, index, 2))  # alpha and beta have it both
     paths = prims.where(alpha > -math.inf, paths, prims.zeros_like(paths))
     share = prims.scatter(prims.zeros_like(log_probs), index, paths, 2, "add")
-    found = prims.exp(log_probs) - share
+    gradient = prims.exp(log_probs) - share
     lost = 0.0 if out.attribute("zero_infinity") else math.nan
     infinite = prims.broadcast(prims.isinf(loss), shape, (1,))
-    found = prims.where(infinite, prims.full_like(lost, found), found)
+    gradient = prims.where(infinite, prims.full_like(lost, gradient), gradient)
     time = prims.iota(shape, 0, "i64")
     inside = time < prims.broadcast(input_lengths, shape, (1,))
-    found = prims.where(inside, found, prims.full_like(0, found))
-    found = prims.stop_gradient(found)
-    return found * prims.broadcast(grad, shape, (1,)), *[None] * 5
+    gradient = prims.where(inside, gradient, prims.full_like(0, gradient))
+    gradient = prims.stop_gradient(gradient)
+    return gradient * prims.broadcast(grad, shape, (1,)), *[None] * 5
 
 
 prims.register_rule("ctc", _ctc_rule)
@@ -237,16 +237,16 @@ def _fail(text: str, hint: str) -> RuntimeError:
     return RuntimeError(f"[ctc_loss] {text}\nhint: {hint}")
 
 
-def _lengths(name: str, given: Any, batch: int, limit: Size | None) -> list[int]:
+def _lengths(name: str, lengths: Any, batch: int, limit: Size | None) -> list[int]:
     """Lengths as numbers, checked."""
-    if hasattr(given, "tolist"):
-        if given.dtype.is_floating_point or given.dtype.is_complex:
+    if hasattr(lengths, "tolist"):
+        if lengths.dtype.is_floating_point or lengths.dtype.is_complex:
             raise _fail(f"{name} must be integral", "call .long()")
-        given = given.reshape(-1).tolist()
-    elif not isinstance(given, (list, tuple)):
-        problem = f"{name} must be a tensor or a tuple of ints, got {given!r}"
+        lengths = lengths.reshape(-1).tolist()
+    elif not isinstance(lengths, (list, tuple)):
+        problem = f"{name} must be a tensor or a tuple of ints, got {lengths!r}"
         raise failure(TypeError, "ctc_loss", problem, "one length per sample")
-    values = [int(value) for value in given]
+    values = [int(value) for value in lengths]
     if len(values) != batch:
         raise _fail(f"{name} must be of size batch_size {batch}", "one length per sample")
     low, high = min(values, default=0), max(values, default=0)
@@ -333,8 +333,8 @@ def losses_of(
     labels = _padded(targets, lengths)
     ends = labels.new_tensor(inputs), labels.new_tensor(lengths)
     derived = x.requires_grad or inside(x) is not x  # a transformation may want derivatives
-    found = _recurrences(x.detach(), labels, *ends, blank, derived)
-    return ctc_total.native(x, *found, *ends, zero_infinity), ends[1]
+    recurrences = _recurrences(x.detach(), labels, *ends, blank, derived)
+    return ctc_total.native(x, *recurrences, *ends, zero_infinity), ends[1]
 
 
 def _samples() -> Iterator[Sample]:

@@ -108,21 +108,21 @@ def _embedding_options(
         look_up = late("flambeau.sparse.lookup").sparse_lookup
     else:
         look_up = embedding
-    found = look_up(input, weight, padding_idx)
-    if scale_grad_by_freq and found.requires_grad:
+    rows = look_up(input, weight, padding_idx)
+    if scale_grad_by_freq and rows.requires_grad:
         times = bincount(input.reshape(-1), minlength=weight.shape[0])[input]
-        found.register_hook(lambda grad: grad / times.unsqueeze(-1))
-    return found
+        rows.register_hook(lambda grad: grad / times.unsqueeze(-1))
+    return rows
 
 
 def bound_rows(indices: Any, weight: Any, max_norm: float, norm_type: float) -> None:
     """Scales the rows looked up, in place, to at most `max_norm`."""
     rows = unique(indices)
     table = weight.detach()
-    found = table[rows]
-    lengths = found.norm(norm_type, 1, True)
+    selected = table[rows]
+    lengths = selected.norm(norm_type, 1, True)
     factor = where(lengths > max_norm, max_norm / (lengths + 1e-7), 1.0)
-    table[rows] = found * factor
+    table[rows] = selected * factor
 
 
 def kept_share(p: Any) -> Node:

@@ -75,8 +75,8 @@ def bags_of(
     rows = prims.take(wide, rows_at, 0)
     if shares is not None:
         rows = rows * prims.unsqueeze(prims.cast(shares, wide.dtype), 1)
-    kept = _kept(rows_at, weight, padding_idx)
-    total = _combined(rows, bags, kept, number, mode)
+    counted = _kept(rows_at, weight, padding_idx)
+    total = _combined(rows, bags, counted, number, mode)
     if include_last_offset:
         total = prims.slice(total, 0, 0, number - 1)
     return prims.cast(total, weight.dtype)
@@ -102,8 +102,8 @@ def _sums(
         last = prims.full(0, (1,), "i64")
         ends = prims.cat([after, prims.constant(rows_at.shape[0], last)], 0)
     if padding_idx is not None:
-        kept = _kept(rows_at, weight, padding_idx)
-        rows_at = prims.where(kept, rows_at, prims.full_like(-1, rows_at))
+        counted = _kept(rows_at, weight, padding_idx)
+        rows_at = prims.where(counted, rows_at, prims.full_like(-1, rows_at))
     total = prims.bag_sum(weight, rows_at, starts, ends, shares)
     if mode == "sum":
         return total
@@ -135,10 +135,10 @@ def _even_bags(
         rows = rows * share
     sizes = prims.constant(input.shape[1], prims.full(0.0, (input.shape[0], 1), rows.dtype))
     if padding_idx is not None:
-        kept = _kept(rows_at, weight, padding_idx)
-        shown = prims.broadcast(kept, rows.shape, (0, 1))
+        counts_rows = _kept(rows_at, weight, padding_idx)
+        shown = prims.broadcast(counts_rows, rows.shape, (0, 1))
         rows = prims.where(shown, rows, prims.full_like(0, rows))
-        counted = prims.unsqueeze(prims.sum(prims.cast(kept, rows.dtype), axis=1), 1)
+        counted = prims.unsqueeze(prims.sum(prims.cast(counts_rows, rows.dtype), axis=1), 1)
         sizes = prims.maximum(counted, prims.full_like(1, counted))
     total = prims.sum(rows, axis=1)
     if mode == "mean":
@@ -146,9 +146,9 @@ def _even_bags(
     return prims.cast(total, weight.dtype)
 
 
-def _combined(rows: Node, bags: Node, kept: Node, number: Size, mode: str) -> Node:
-    mask = prims.broadcast(kept, rows.shape, (0,))
-    ones = prims.cast(kept, rows.dtype)
+def _combined(rows: Node, bags: Node, counted: Node, number: Size, mode: str) -> Node:
+    mask = prims.broadcast(counted, rows.shape, (0,))
+    ones = prims.cast(counted, rows.dtype)
     empty = prims.full(0.0, (number,), rows.dtype)
     sizes = prims.unsqueeze(prims.take_add(empty, bags, ones, 0), 1)
     if mode == "max":

@@ -60,13 +60,13 @@ def random_alpha_dropout(
 ) -> Tensor:
     """Elements (or channels) set to SELU's saturation, then scaled and shifted back."""
     share = prims.cast(p, "f64") if isinstance(p, Node) else prims.full(p, (), "f64")
-    kept = 1.0 - share
+    keep_probability = 1.0 - share
     if features:
         shape = _noise_shape(input, features)
-        noise = prims.random("bernoulli", shape, input.dtype, kept, generator=generator)
+        noise = prims.random("bernoulli", shape, input.dtype, keep_probability, generator=generator)
     else:
-        noise = drawn_like(input, "bernoulli", kept, generator=generator, dense=True)
-    spread = (share * (_SATURATION * _SATURATION) + 1.0) * kept
+        noise = drawn_like(input, "bernoulli", keep_probability, generator=generator, dense=True)
+    spread = (share * (_SATURATION * _SATURATION) + 1.0) * keep_probability
     scale = 1.0 / prims.sqrt(spread)
     slope = prims.constant(scale * _SATURATION, noise)
     shift = (noise - 1.0) * slope + prims.constant(scale * _SATURATION * share, noise)

@@ -44,8 +44,8 @@ def _starts(drawn: Node, size: Size, out: int, kernel: int) -> Node:
     step = rounded(rounded(prims.cast(last, inner)) / rounded(prims.full_like(out - 1, number)))
     there = rounded(rounded(prims.cast(place, inner) + number) * step)
     here = rounded(number * step)
-    found = prims.cast(prims.trunc(there), "i64") - prims.cast(prims.trunc(here), "i64")
-    return prims.where(prims.eq(place, prims.full_like(out - 1, place)), last, found)
+    starts = prims.cast(prims.trunc(there), "i64") - prims.cast(prims.trunc(here), "i64")
+    return prims.where(prims.eq(place, prims.full_like(out - 1, place)), last, starts)
 
 
 @op(
@@ -79,10 +79,10 @@ def pooled(
     values = prims.reshape(input, (*lead, prod(sizes)))
     looked = prims.gather(values, prims.reshape(index, (*lead, places * elements)), 2)
     best = prims.unsqueeze(prims.argmax(prims.reshape(looked, shape), 3), 3)
-    found = prims.squeeze(prims.gather(index, best, 3), 3)
-    result = prims.gather(values, found, 2)
-    whole = (*lead, *output_size)
-    return prims.reshape(result, whole), prims.reshape(found, whole)
+    positions = prims.squeeze(prims.gather(index, best, 3), 3)
+    result = prims.gather(values, positions, 2)
+    result_shape = (*lead, *output_size)
+    return prims.reshape(result, result_shape), prims.reshape(positions, result_shape)
 
 
 def _digit(number: Node, below: int, base: int) -> Node:
@@ -145,8 +145,8 @@ def _define(count: int) -> None:
             problem = f"Expect _random_samples to have shape (N, C, {count}) and the dtype of "
             problem += f"input, got {shown(drawn.shape)} of {drawn.dtype}"
             raise failure(RuntimeError, name, problem, f"torch.rand(N, C, {count})")
-        found = pooled.native(x, drawn.detach(), kernels, outs)
-        return tuple(found) if input.ndim == x.ndim else tuple(y.squeeze(0) for y in found)
+        results = pooled.native(x, drawn.detach(), kernels, outs)
+        return tuple(results) if input.ndim == x.ndim else tuple(y.squeeze(0) for y in results)
 
     def single(
         input: Any,
@@ -157,8 +157,8 @@ def _define(count: int) -> None:
         _random_samples: Any = None,
     ) -> Any:
         sizes = (output_size, output_ratio, return_indices)
-        found = pair(input, kernel_size, *sizes, _random_samples)
-        return found if return_indices else found[0]
+        results = pair(input, kernel_size, *sizes, _random_samples)
+        return results if return_indices else results[0]
 
     single.__name__, pair.__name__ = name, f"{name}_with_indices"
     single.__doc__ = _document(count)

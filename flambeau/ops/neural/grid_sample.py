@@ -52,9 +52,9 @@ def _mirrored(pixel: Node, size: Size, align_corners: bool) -> Node:
     span = prims.constant(size, pixel) - (1.0 if align_corners else 0.0)
     distance = prims.abs(pixel - low)
     turns = prims.floor(distance / span)
-    rest = prims.fmod(distance, span)
+    remainder = prims.fmod(distance, span)
     odd = prims.ne(prims.fmod(turns, prims.full_like(2, turns)), prims.full_like(0, turns))
-    return prims.where(odd, span - rest, rest) + low
+    return prims.where(odd, span - remainder, remainder) + low
 
 
 def _padded(pixel: Node, size: Size, padding: str, align_corners: bool) -> Node:
@@ -80,17 +80,17 @@ def _neighbours(
     weight = pixel - first
     if mode == "bilinear":
         return [_inside(first, size, 1.0 - weight), _inside(first + 1.0, size, weight)]
-    found = []
+    neighbours = []
     for offset, share in enumerate(cubic_weights(weight, -0.75)):
-        whole = prims.stop_gradient(first + (offset - 1.0))
-        found.append(_inside(_padded(whole, size, padding, align_corners), size, share))
-    return found
+        pixel_index = prims.stop_gradient(first + (offset - 1.0))
+        neighbours.append(_inside(_padded(pixel_index, size, padding, align_corners), size, share))
+    return neighbours
 
 
-def _inside(whole: Node, size: Size, weight: Node | None) -> _Neighbour:
-    last = prims.constant(size, whole) - 1.0
-    inside = (whole >= 0.0) & (whole <= last)
-    index = prims.cast(prims.where(inside, whole, prims.full_like(0, whole)), "i64")
+def _inside(pixel_index: Node, size: Size, weight: Node | None) -> _Neighbour:
+    last = prims.constant(size, pixel_index) - 1.0
+    inside = (pixel_index >= 0.0) & (pixel_index <= last)
+    index = prims.cast(prims.where(inside, pixel_index, prims.full_like(0, pixel_index)), "i64")
     return index, inside, weight
 
 

@@ -90,14 +90,14 @@ class _Head:
             x = prims.cat([x, prims.full(1, (x.shape[0], 1), x.dtype)], 1)
             keys = prims.cat([keys, prims.unsqueeze(turned, 2)], 2)
         query = prims.broadcast(x, (1, self.apart, *x.shape), (2, 3))
-        found = lse(query, prims.unsqueeze(keys, 0))
-        return prims.permute(prims.reshape(found, found.shape[1:]), (1, 0))
+        logsumexp = lse(query, prims.unsqueeze(keys, 0))
+        return prims.permute(prims.reshape(logsumexp, logsumexp.shape[1:]), (1, 0))
 
     def _dot(self, rows: Node, shift: Node | None) -> Node:
         """Products of each sample with rows [N, D, E], and their biases [N, D]."""
         spread = prims.broadcast(self.wide, rows.shape, (0, 2))
-        found = prims.reduce_dims("sum", spread * rows, (2,))
-        return found if shift is None else found + shift
+        product = prims.reduce_dims("sum", spread * rows, (2,))
+        return product if shift is None else product + shift
 
     def chosen(self, index: Node) -> Node:
         """The logits at a class per sample and loss, [N, D]."""
@@ -211,20 +211,20 @@ def linear_cross_entropy(
         text = f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}"
         raise _problem(text, "it is a fraction")
     kind = reduction_of(_NAME, None, None, reduction)
-    lead, classes, rest = input.shape[:-1], linear_weight.shape[0], linear_weight.shape[1:-1]
-    count, apart, inner = prod(lead), prod(rest), input.shape[-1]
+    lead, classes, trailing = input.shape[:-1], linear_weight.shape[0], linear_weight.shape[1:-1]
+    count, apart, inner = prod(lead), prod(trailing), input.shape[-1]
     head = _Head(
         prims.reshape(input, (count, inner)),
         prims.reshape(linear_weight, (classes, apart, inner)),
         None if linear_bias is None else prims.reshape(linear_bias, (classes, apart)),
     )
-    if _same_shape(target.shape, (*lead, classes, *rest)):
+    if _same_shape(target.shape, (*lead, classes, *trailing)):
         if ignore_index is not None:
             text = "ignore_index cannot be specified when target contains probabilities"
             raise _problem(text, "leave it out")
         parts = prims.reshape(target, (count, classes, apart))
         loss = _by_probability(head, parts, weight, kind, label_smoothing)
-    elif _same_shape(target.shape, (*lead, *rest)):
+    elif _same_shape(target.shape, (*lead, *trailing)):
         ignored = -100 if ignore_index is None else ignore_index
         flat = prims.reshape(target, (count, apart))
         loss = _by_class(head, flat, weight, kind, ignored, label_smoothing)
@@ -235,4 +235,4 @@ def linear_cross_entropy(
             "classes (N, *) or probabilities (N, C, *)",
         )
     loss = prims.cast(loss, input.dtype)
-    return prims.reshape(loss, (*lead, *rest)) if kind == "none" else loss
+    return prims.reshape(loss, (*lead, *trailing)) if kind == "none" else loss

@@ -416,9 +416,9 @@ def kl_div(
         >>> F.kl_div(torch.zeros(2), torch.ones(2), reduction="sum")
         tensor(0.)
     """
-    given = {given_dtype(input), given_dtype(target)}
-    if not given <= FLOATS:
-        kind = "Complex" if given & COMPLEX else "Integral"
+    dtypes = {given_dtype(input), given_dtype(target)}
+    if not dtypes <= FLOATS:
+        kind = "Complex" if dtypes & COMPLEX else "Integral"
         problem = f"kl_div: {kind} inputs not supported."
         raise failure(RuntimeError, "kl_div", problem, "convert them to real floats")
     if log_target:

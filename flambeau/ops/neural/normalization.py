@@ -439,12 +439,12 @@ def batch_norm_eval(
 def check_statistics(input: Any, running_mean: Any, running_var: Any, training: bool) -> None:
     """Raise unless the running statistics have one element per channel, and are there if needed."""
     channels = input.shape[1] if input.ndim > 1 else 0
-    for name, given in (("running_mean", running_mean), ("running_var", running_var)):
-        if given is None and not training:
+    for name, statistic in (("running_mean", running_mean), ("running_var", running_var)):
+        if statistic is None and not training:
             problem = f"{name} must be defined in evaluation mode"
             raise failure(RuntimeError, "batch_norm", problem, "training=True")
-        if given is not None and given.numel() != channels:
-            problem = f"{name} should contain {channels} elements not {given.numel()}"
+        if statistic is not None and statistic.numel() != channels:
+            problem = f"{name} should contain {channels} elements not {statistic.numel()}"
             raise failure(
                 RuntimeError, "batch_norm", problem, "dimension 1 of the input holds the channels"
             )
@@ -466,9 +466,9 @@ def track_statistics(mean: Any, variance: Any, running: Sequence[Any], momentum:
         from flambeau.autograd import no_grad
 
     with no_grad():
-        for kept, found in zip(running, (mean, variance), strict=True):
-            if kept is not None:
-                kept.lerp_(found.to(kept.dtype), momentum)
+        for average, statistic in zip(running, (mean, variance), strict=True):
+            if average is not None:
+                average.lerp_(statistic.to(average.dtype), momentum)
 
 
 def _batch_samples() -> Any:

@@ -48,8 +48,8 @@ class Windows:
         ceil_mode: bool
     ) -> None:  # fmt: skip
         self.kernel = numbers(name, "kernel_size", kernel, count)
-        given = kernel if stride is None or stride == () else stride
-        self.stride = numbers(name, "stride", given, count)
+        steps = kernel if stride is None or stride == () else stride
+        self.stride = numbers(name, "stride", steps, count)
         self.padding = numbers(name, "padding", padding, count)
         self.dilation = numbers(name, "dilation", dilation, count)
         self._check(name)
@@ -494,9 +494,9 @@ def _spread(x: Node, axis: int, extent: Size, kernel: int, stride: int, padding:
     for j in range(-(-kernel // stride)):
         window = last + -j
         inside = (window >= 0) & (window < limit) & (place - window * stride < kernel)
-        found = prims.take(x, prims.where(inside, window, prims.zeros_like(window)), axis)
-        mask = prims.broadcast(inside, found.shape, (axis,))
-        part = prims.where(mask, found, prims.zeros_like(found))
+        gathered = prims.take(x, prims.where(inside, window, prims.zeros_like(window)), axis)
+        mask = prims.broadcast(inside, gathered.shape, (axis,))
+        part = prims.where(mask, gathered, prims.zeros_like(gathered))
         total = part if total is None else total + part
     assert total is not None
     return total
@@ -618,8 +618,8 @@ def _define_lp(count: int) -> None:
     name = f"lp_pool{count}d"
 
     def body(input: Node, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool) -> Node:
-        for given in (kernel_size, stride or kernel_size):
-            if count > 1 and len(given) not in (1, count):
+        for sizes in (kernel_size, stride or kernel_size):
+            if count > 1 and len(sizes) not in (1, count):
                 raise failure(ValueError, name, f"expected {count} values", "one size each")
         kernel = numbers(name, "kernel_size", kernel_size, count)
         exponent = prims.full_like(norm_type, input)

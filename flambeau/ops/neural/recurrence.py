@@ -102,13 +102,13 @@ def lstm_step_backward(
     grad = grad_output + grad_hidden
     reached = prims.tanh(new_memory)
     inner = grad_memory + grad * leave * (1.0 - reached * reached)
-    found = [
+    gradients = [
         inner * candidate * (enter * (1.0 - enter)),
         inner * memory * (forget * (1.0 - forget)),
         inner * enter * (1.0 - candidate * candidate),
         grad * reached * (leave * (1.0 - leave)),
     ]
-    return _joined(found), inner * forget
+    return _joined(gradients), inner * forget
 
 
 def _gru_samples() -> Iterator[Sample]:

@@ -62,8 +62,8 @@ _REPEATS = 4  # factors up to which neighbours are joined instead of looked up
 
 def _rounded(value: float) -> float:
     """The float32 nearest to a number."""
-    found: float = struct.unpack("f", struct.pack("f", value))[0]
-    return found
+    rounded_value: float = struct.unpack("f", struct.pack("f", value))[0]
+    return rounded_value
 
 
 def _repeats(size: int, out: int, scale: float | None, exact: bool, dtype: str) -> int:
@@ -233,8 +233,8 @@ def _errors() -> Iterator[ErrorSample]:
 
 def _check_mode(x: Any, mode: str, align_corners: bool | None, antialias: bool) -> None:
     rank = x.ndim
-    known = mode in ("nearest", "nearest-exact", "area") or mode in _RANKS
-    if not known or rank not in (3, 4, 5):
+    supported = mode in ("nearest", "nearest-exact", "area") or mode in _RANKS
+    if not supported or rank not in (3, 4, 5):
         problem = f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {rank}D) for the "
         problem += "modes: nearest | linear | bilinear | bicubic | trilinear | area | "
         problem += f"nearest-exact (got {mode})"
@@ -264,8 +264,8 @@ def _sizes_and_scales(
         what = "either" if size is None else "only one of"
         problem = f"{what} size or scale_factor should be defined"
         raise failure(ValueError, "interpolate", problem, "give one of them")
-    given = size if size is not None else scale_factor
-    values = tuple(given) if isinstance(given, (list, tuple)) else (given,) * count
+    stated = size if size is not None else scale_factor
+    values = tuple(stated) if isinstance(stated, (list, tuple)) else (stated,) * count
     if len(values) != count:
         named = "output size of" if size is not None else "scale_factor of shape"
         problem = "Input and output must have the same number of spatial dimensions, but got "

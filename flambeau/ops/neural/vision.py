@@ -125,8 +125,8 @@ def channel_shuffle(self: Tensor, groups: int) -> Tensor:
         problem = f"Number of channels must be divisible by groups. Got {channels} channels and "
         problem += f"{groups} groups."
         raise failure(RuntimeError, "channel_shuffle", problem, "choose a divisor of the channels")
-    batch, rest = self.shape[0], self.shape[2:]
-    parts = prims.reshape(self, (batch, groups, channels // groups, *rest))
+    batch, spatial = self.shape[0], self.shape[2:]
+    parts = prims.reshape(self, (batch, groups, channels // groups, *spatial))
     return prims.reshape(prims.transpose(parts, 1, 2), self.shape)
 
 
@@ -145,21 +145,21 @@ _BLOCKS = "int[] kernel_size, int[] dilation=1, int[] padding=0, int[] stride=1"
 def _block_numbers(
     name: str, kernel: Any, dilation: Any, padding: Any, stride: Any
 ) -> tuple[tuple[int, ...], ...]:
-    found = (
+    pairs = (
         numbers(name, "kernel_size", kernel, 2),
         numbers(name, "dilation", dilation, 2),
         numbers(name, "padding", padding, 2),
         numbers(name, "stride", stride, 2),
     )
-    for what, values in (("kernel size", found[0]), ("dilation", found[1]), ("stride", found[3])):
+    for what, values in (("kernel size", pairs[0]), ("dilation", pairs[1]), ("stride", pairs[3])):
         if any(v <= 0 for v in values):
             problem = f"{what} should be greater than zero, but got "
             problem += f"{what.replace(' ', '_')}={values}"
             raise failure(RuntimeError, name, problem, "at least 1")
-    if any(v < 0 for v in found[2]):
-        problem = f"padding should be non-negative, but got padding={found[2]}"
+    if any(v < 0 for v in pairs[2]):
+        problem = f"padding should be non-negative, but got padding={pairs[2]}"
         raise failure(RuntimeError, name, problem, "crop")
-    return found
+    return pairs
 
 
 def _block_counts(
@@ -334,7 +334,7 @@ def affine_grid_of(theta: Tensor, size: Sequence[int], align_corners: bool) -> T
         problem = f"takes floating dtypes, got {theta.dtype}"
         raise failure(NotImplementedError, "affine_grid_generator", problem, "theta.float()")
     fitting = zip(theta.shape[1:], (count, count + 1), strict=False)
-    if theta.ndim != 3 or not all(same(n, wanted) for n, wanted in fitting):
+    if theta.ndim != 3 or not all(same(n, expected) for n, expected in fitting):
         problem = f"theta of {shown(theta.shape)} does not fit a size of {list(size)}"
         raise failure(RuntimeError, "affine_grid_generator", problem, f"(N, {count}, {count + 1})")
     shape = (*space, count + 1)

@@ -255,16 +255,16 @@ def _rounding_half(self: Node, other: Any) -> str | None:
 
 def _floor_in_steps(a: Node, b: Node, half: str) -> Node:
     """The quotient rounded down, from the remainder, every step rounded to `half`."""
-    rest = prims.fmod(a, b)
-    quotient = rounded(rounded(a - rest, half) / b, half)
-    below = prims.ne(rest, prims.zeros_like(rest)) & prims.ne(b < 0.0, rest < 0.0)
+    left = prims.fmod(a, b)
+    quotient = rounded(rounded(a - left, half) / b, half)
+    below = prims.ne(left, prims.zeros_like(left)) & prims.ne(b < 0.0, left < 0.0)
     quotient = prims.where(below, rounded(quotient - 1.0, half), quotient)
-    whole = prims.floor(quotient)
-    whole = prims.where(rounded(quotient - whole, half) > 0.5, rounded(whole + 1.0, half), whole)
+    floor = prims.floor(quotient)
+    floor = prims.where(rounded(quotient - floor, half) > 0.5, rounded(floor + 1.0, half), floor)
     exact = a / b
     zero = prims.copysign(prims.zeros_like(exact), exact)
-    whole = prims.where(prims.eq(quotient, prims.zeros_like(quotient)), zero, whole)
-    return prims.where(prims.eq(b, prims.zeros_like(b)), exact, whole)
+    floor = prims.where(prims.eq(quotient, prims.zeros_like(quotient)), zero, floor)
+    return prims.where(prims.eq(b, prims.zeros_like(b)), exact, floor)
 
 
 @op(kind="pointwise", where="method", runtime="other")

@@ -117,8 +117,8 @@ def _define_binary(name: str, operand: str, inplace: bool) -> None:
     call, full = _operator(name, inplace), f"_foreach_{name}" + "_" * inplace
     limit = _operator(_LIMITS[name], inplace) if name in _LIMITS else call
 
-    def body(self: Any, *given: Any, alpha: Any = 1, **named: Any) -> Any:
-        value = _second(full, operand, given, named)
+    def body(self: Any, *operands: Any, alpha: Any = 1, **named: Any) -> Any:
+        value = _second(full, operand, operands, named)
         if name == "pow" and not isinstance(self, (list, tuple)) and not inplace:
             exponents = _checked(full, value)
             return tuple(call([self] * len(exponents), exponents))
@@ -133,12 +133,12 @@ def _define_binary(name: str, operand: str, inplace: bool) -> None:
     _publish(name, inplace, signature, body)
 
 
-def _second(full: str, operand: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+def _second(full: str, operand: str, operands: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """The second operand under any of the names that PyTorch's signatures give it."""
-    if len(given) == 1 and not named:
-        return given[0]
+    if len(operands) == 1 and not named:
+        return operands[0]
     names = (operand, "scalar", "scalars", "tensor", "exponent")
-    if not given and len(named) == 1 and next(iter(named)) in names:
+    if not operands and len(named) == 1 and next(iter(named)) in names:
         return next(iter(named.values()))
     raise TypeError(f"[{full}] expected one operand beside the list\nhint: {full}(tensors, other)")
 
@@ -171,9 +171,9 @@ def _define_lerp(inplace: bool) -> None:
         self: Tensors, tensors1: Tensors, weight: Any = None, *, weights: Any = None,
         scalars: Any = None,
     ) -> Any:  # fmt: skip
-        given = next((w for w in (weight, weights, scalars) if w is not None), None)
+        stated = next((w for w in (weight, weights, scalars) if w is not None), None)
         tensors = _checked(full, self)
-        ends, shares = (_spread(full, part, len(tensors)) for part in (tensors1, given))
+        ends, shares = (_spread(full, part, len(tensors)) for part in (tensors1, stated))
         results = call(tensors, ends, shares)
         return list(self) if inplace else tuple(results)
 

@@ -420,9 +420,9 @@ def nan_to_num(
 def _clamp_rule(g: Node, y: Node, x: Node, *bounds: Node) -> list[Node]:
     """A bound that is active takes the gradient; at equality the element keeps it."""
     names = y.attribute("bounds")
-    found = dict(zip(names, bounds, strict=True))
+    by_name = dict(zip(names, bounds, strict=True))
     zero = prims.zeros_like(g)
-    low, high = found.get("min"), found.get("max")
+    low, high = by_name.get("min"), by_name.get("max")
     inside = prims.full_like(True, g, "bool")
     if low is not None:
         inside = inside & (x >= low)

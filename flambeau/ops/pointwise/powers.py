@@ -40,8 +40,8 @@ def _power_samples() -> Iterator[Sample]:
 
 
 def _power_errors() -> Iterator[ErrorSample]:
-    whole = T(3, dtype="i64", low=1, high=4)
-    yield ErrorSample(sample(whole, -1), RuntimeError, "Integers to negative integer powers")
+    integers = T(3, dtype="i64", low=1, high=4)
+    yield ErrorSample(sample(integers, -1), RuntimeError, "Integers to negative integer powers")
 
 
 def power(base: Node, exponent: Value) -> Node:
@@ -288,10 +288,10 @@ def _logaddexp(name: str, base2: bool) -> Any:
 def _logaddexp_complex(a: Node, b: Node) -> Node:
     """log(1 + exp(less - more)) + more: the branch of the logarithm is that of `more`."""
     below = prims.lt(prims.real(a), prims.real(b))
-    less, more = prims.where(below, a, b), prims.where(below, b, a)
+    less, greater = prims.where(below, a, b), prims.where(below, b, a)
     same = prims.eq(prims.real(a), prims.real(b)) & prims.isinf(prims.real(a))
-    distance = prims.where(same, prims.zeros_like(a), less - more)
-    return prims.where(same, more, prims.log(1.0 + prims.exp(distance)) + more)
+    distance = prims.where(same, prims.zeros_like(a), less - greater)
+    return prims.where(same, greater, prims.log(1.0 + prims.exp(distance)) + greater)
 
 
 LOG2_E = 1.4426950408889634
@@ -393,9 +393,9 @@ def ldexp(self: Tensor, other: Tensor) -> Tensor:
 
 def _times_power_of_two(x: Node, exponent: Node) -> Node:
     """x * 2^exponent of float64, in three steps of which only the last one rounds."""
-    first, rest = _within_exponents(exponent)
-    second, rest = _within_exponents(rest)
-    for power in (_within_exponents(rest)[0], second, first):
+    first, remaining = _within_exponents(exponent)
+    second, remaining = _within_exponents(remaining)
+    for power in (_within_exponents(remaining)[0], second, first):
         x = x * _power_of_two(power)
     return x
 
@@ -455,10 +455,10 @@ def frexp(self: Tensor) -> tuple[Tensor, Tensor]:
     exponent = prims.bitwise_and(bits, prims.full_like(0x7FF, bits)) - 1022
     first, second = _halves_of(exponent)
     zero = prims.eq(x, prims.zeros_like(x))
-    whole = zero | ~prims.lt(prims.abs(x), prims.full_like(math.inf, x))
-    mantissa = prims.where(whole, x, number * first * second)
+    special = zero | ~prims.lt(prims.abs(x), prims.full_like(math.inf, x))
+    mantissa = prims.where(special, x, number * first * second)
     exponent = prims.where(small, exponent - 54, exponent)
-    exponent = prims.where(whole, prims.zeros_like(exponent), exponent)
+    exponent = prims.where(special, prims.zeros_like(exponent), exponent)
     return prims.cast(mantissa, self.dtype), prims.cast(exponent, "i32")
 
 
@@ -475,8 +475,8 @@ def _gcd(a: Node, b: Node) -> Node:
     zero, one = prims.zeros_like(a), prims.full_like(1, a)
     for _ in range(steps):
         done = prims.eq(b, zero)
-        rest = prims.remainder(a, prims.where(done, one, b))
-        a, b = prims.where(done, a, b), prims.where(done, zero, rest)
+        remainder = prims.remainder(a, prims.where(done, one, b))
+        a, b = prims.where(done, a, b), prims.where(done, zero, remainder)
     return a if a.dtype == "u8" else prims.abs(a)  # the least integer has no magnitude
 
 

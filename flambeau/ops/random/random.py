@@ -132,10 +132,10 @@ def drawn_like(
 
 
 def _row_major(x: Node) -> bool:
-    wanted = layout.contiguous_strides(x.shape)
-    kept = [d for d, n in enumerate(x.shape) if not is_one(n)]
+    expected = layout.contiguous_strides(x.shape)
+    dims = [d for d, n in enumerate(x.shape) if not is_one(n)]
     strides = strides_of(x)
-    return same_sizes([strides[d] for d in kept], [wanted[d] for d in kept])
+    return same_sizes([strides[d] for d in dims], [expected[d] for d in dims])
 
 
 def _complex_draw(

@@ -39,16 +39,16 @@ def _at(x: Node, axis: int, place: int) -> Node:
 def _edge(x: Node, axis: int, steps: Sequence[Node], order: int, last: bool, dtype: str) -> Node:
     """The one-sided difference at an end; `steps` are the distances of the nearest elements."""
     sign = -1 if last else 1
-    near, middle, *rest = (_at(x, axis, (-1 - k) if last else k) for k in range(order + 1))
+    near, middle, *further = (_at(x, axis, (-1 - k) if last else k) for k in range(order + 1))
     first = steps[0]
-    if not rest:
+    if not further:
         return rounded(middle - near, dtype) / first * sign
-    second, far = steps[1], rest[0]
-    whole = first + second
+    second, far = steps[1], further[0]
+    distance = first + second
     slope = (
-        middle * (whole / (first * second))
-        - near * ((first + whole) / (first * whole))
-        - far * (first / (second * whole))
+        middle * (distance / (first * second))
+        - near * ((first + distance) / (first * distance))
+        - far * (first / (second * distance))
     )
     return slope * sign
 
@@ -58,11 +58,11 @@ def _derivative(x: Node, axis: int, order: int, steps: Node, dtype: str) -> Node
     steps = prims.reshape(steps, (*[1] * axis, steps.shape[0], *[1] * (x.ndim - axis - 1)))
     before, after = _part(steps, axis, 0, 1), _part(steps, axis, 1, 1)
     rise, fall = _part(x, axis, 2, 2), _part(x, axis, 0, 2)
-    whole = before + after
+    distance = before + after
     inner = (
-        rise * (before / (after * whole))
+        rise * (before / (after * distance))
         + _part(x, axis, 1, 2) * ((after - before) / (before * after))
-        - fall * (after / (before * whole))
+        - fall * (after / (before * distance))
     )
     ends = []
     for last in (False, True):
@@ -121,11 +121,11 @@ def _checked(x: Any, dims: Sequence[int], spacing: Any, order: int) -> None:
             f"a list of length {len(spacing)}",
             "one spacing per dimension",
         )
-    for given in spacing if isinstance(spacing, (list, tuple)) else ():
-        if tensors.is_tensor(given) and given.device != x.device:
+    for steps in spacing if isinstance(spacing, (list, tuple)) else ():
+        if tensors.is_tensor(steps) and steps.device != x.device:
             raise _error(
                 "expected each tensor to be on the same device, but got devices "
-                f"{x.device} and {given.device}!",
+                f"{x.device} and {steps.device}!",
                 "move the coordinates",
             )
     for dim in dims:
@@ -168,8 +168,8 @@ def gradient(
         >>> torch.gradient(torch.tensor([1.0, 4.0, 9.0]))
         (tensor([3., 4., 5.]),)
     """
-    given = range(input.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
-    dims = normalise_dims(tuple(given), input.ndim, "gradient")
+    stated = range(input.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
+    dims = normalise_dims(tuple(stated), input.ndim, "gradient")
     _checked(input, dims, spacing, edge_order)
     if spacing is None:
         spacing = 1.0

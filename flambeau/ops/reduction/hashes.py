@@ -84,8 +84,8 @@ def hash_tensor(
     bits = prims.cast(self, kind)
     if kind == "f64":
         bits = prims.bitcast(bits, "i64")
-    found = prims.reduce_dims("xor", bits, dims, keepdim)
-    return prims.bitcast(found, "u64")
+    hashed = prims.reduce_dims("xor", bits, dims, keepdim)
+    return prims.bitcast(hashed, "u64")
 
 
 def _check_elements(x: Node, dims: tuple[int, ...], asked: Any) -> None:

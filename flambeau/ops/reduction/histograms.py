@@ -111,13 +111,13 @@ def _counted(x: Node, edges: Pieces, weight: Node | None, density: bool) -> Node
     place, inside = prims.full(0, points, "i64"), prims.full(True, points, "bool")
     for d, (edge, count) in enumerate(zip(edges, counts, strict=True)):
         values = prims.squeeze(prims.slice(x, 1, d, 1), 1)
-        found = insertion_places(edge, values, True) - 1
+        bin_index = insertion_places(edge, values, True) - 1
         first, last = (
             prims.broadcast_to(prims.squeeze(prims.slice(edge, 0, at, 1), 0), points)
             for at in (0, count)
         )
         inside = inside & (values >= first) & (values <= last)
-        place = place * count + prims.minimum(found, prims.full(count - 1, points, "i64"))
+        place = place * count + prims.minimum(bin_index, prims.full(count - 1, points, "i64"))
     place = prims.where(inside, place, prims.full(total, points, "i64"))
     source = prims.full(1, points, x.dtype) if weight is None else weight
     base = prims.full(0, (total + 1,), x.dtype)
@@ -240,8 +240,8 @@ def _points_counted(
 ) -> Tensor:
     """Weights of points (..., coordinates) per bin."""
     x, weights = _flat(self, weight)
-    given = [_given_edges(x, edge, d) for d, edge in enumerate(edges)]
-    return _counted(x, given, weights, density)
+    edges_of_bins = [_given_edges(x, edge, d) for d, edge in enumerate(edges)]
+    return _counted(x, edges_of_bins, weights, density)
 
 
 def _points_samples() -> Iterator[Sample]:
@@ -297,10 +297,10 @@ def histogramdd(
     if input.ndim < 2:
         raise _error("input tensor should have at least 2 dimensions", "(points, coordinates)")
     count = input.shape[-1]
-    given = [bins] * count if isinstance(bins, int) else list(bins)
-    if len(given) != count:
+    bins_per_dim = [bins] * count if isinstance(bins, int) else list(bins)
+    if len(bins_per_dim) != count:
         problem = "histogramdd: The size of bins must be equal to the innermost dimension of the "
-        problem += f"input: {len(given)} and {count}"
+        problem += f"input: {len(bins_per_dim)} and {count}"
         raise failure(RuntimeError, "histogramdd", problem, "one number or vector per coordinate")
     if range is not None and len(range) != 2 * count:
         raise _error(
@@ -313,6 +313,6 @@ def histogramdd(
     )
     edges = [
         item if tensors.is_tensor(item) else _bin_edges(input, item, d, *pairs[d])
-        for d, item in enumerate(given)
+        for d, item in enumerate(bins_per_dim)
     ]
     return points_result()((_points_counted(input, edges, weight, density), tuple(edges)))

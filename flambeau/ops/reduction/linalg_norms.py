@@ -227,8 +227,8 @@ def _matrix_norm(name: str, self: Node, order: Any, dim: Any, keepdim: bool, dty
                 RuntimeError, name, problem, "singular values are computed in float32 or float64"
             )
         x = prims.cast(prims.cast(self, target), compute_dtype(target))
-        rest = [d for d in range(x.ndim) if d not in (row, column)]
-        values = prims.linear_algebra.svd(prims.permute(x, (*rest, row, column)))[1]
+        others = [d for d in range(x.ndim) if d not in (row, column)]
+        values = prims.linear_algebra.svd(prims.permute(x, (*others, row, column)))[1]
         last = (values.ndim - 1,)
         if order == "nuc":
             value = prims.reduce_dims("sum", values, last, False)
@@ -405,12 +405,12 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
         raise unsupported("cdist", x1, "pass two floating-point tensors of one dtype")
     batch = broadcast_sizes("cdist", x1.shape[:-2], x2.shape[:-2])
     rows, columns, size = x1.shape[-2], x2.shape[-2], x1.shape[-1]
-    whole = (*batch, rows, columns, size)
+    pair_shape = (*batch, rows, columns, size)
     wide = compute_dtype(x1.dtype)
-    a = prims.broadcast_to(prims.unsqueeze(prims.cast(x1, wide), -2), whole)
-    b = prims.broadcast_to(prims.unsqueeze(prims.cast(x2, wide), -3), whole)
-    axis = len(whole) - 1
-    if layout.same(layout.numel(whole), 0) and p == math.inf:
+    a = prims.broadcast_to(prims.unsqueeze(prims.cast(x1, wide), -2), pair_shape)
+    b = prims.broadcast_to(prims.unsqueeze(prims.cast(x2, wide), -3), pair_shape)
+    axis = len(pair_shape) - 1
+    if layout.same(layout.numel(pair_shape), 0) and p == math.inf:
         p = 1.0  # nothing has no greatest element; every other norm of it is 0
     return prims.cast(dropped(p_norm(a - b, p, (axis,)), (axis,), False), x1.dtype)
 

@@ -168,15 +168,15 @@ def _prod_dim(
 
 
 def _mean_dtype(name: str, x: Node, dtype: Any) -> str:
-    found = dtype_or(dtype, x.dtype)
-    if CATEGORY[found] < 2:
+    mean_dtype = dtype_or(dtype, x.dtype)
+    if CATEGORY[mean_dtype] < 2:
         what = "Input" if dtype is None else "Optional"
         raise RuntimeError(
             f"[{name}] {name}(): could not infer output dtype. {what} dtype must be either a "
-            f"floating point or complex dtype. Got: {found}\n"
+            f"floating point or complex dtype. Got: {mean_dtype}\n"
             "hint: convert first: x.float().mean(), or pass dtype=torch.float32"
         )
-    return found
+    return mean_dtype
 
 
 def _mean_errors() -> Iterator[ErrorSample]:

@@ -163,12 +163,12 @@ def _continued(value: Node, x: Node, undefined: Node, axis: int) -> Node:
     change = angle - from_
     turn = prims.round(change / math.tau) * math.tau
     start = prims.where(begins, from_, prims.zeros_like(from_))
-    kept = prims.cast(prims.bitwise_not(begins), "f64")
-    whole = prims.linear_scan(kept, start + (change - turn), axis)
-    more = prims.round((whole - angle) / math.tau) * math.tau
-    more = prims.where(prims.bitwise_or(undefined, prims.isnan(more)), prims.zeros_like(more), more)
-    more = prims.stop_gradient(prims.cast(more, prims.imag(value).dtype))
-    return value + prims.complex(prims.zeros_like(more), more)
+    joins = prims.cast(prims.bitwise_not(begins), "f64")
+    phase = prims.linear_scan(joins, start + (change - turn), axis)
+    full = prims.round((phase - angle) / math.tau) * math.tau
+    full = prims.where(prims.bitwise_or(undefined, prims.isnan(full)), prims.zeros_like(full), full)
+    full = prims.stop_gradient(prims.cast(full, prims.imag(value).dtype))
+    return value + prims.complex(prims.zeros_like(full), full)
 
 
 def _later(x: Node, axis: int) -> Node:

@@ -59,18 +59,18 @@ def _checked_rows(data: Node, ends: Node, axis: int, dim: int) -> int:
     return d
 
 
-def _bounds(given: Node, offsets: bool, extent: Size, unsafe: bool) -> tuple[Node, Node]:
+def _bounds(limits: Node, offsets: bool, extent: Size, unsafe: bool) -> tuple[Node, Node]:
     """Where each segment begins and ends: two matrices (rows, segments)."""
     if offsets:
-        count = given.shape[-1] - 1
-        return prims.slice(given, 1, 0, count), prims.slice(given, 1, 1, count)
-    if layout.same(given.shape[-1], 0):
-        return given, given
-    ends = prims.cumsum(given, 1)
+        count = limits.shape[-1] - 1
+        return prims.slice(limits, 1, 0, count), prims.slice(limits, 1, 1, count)
+    if layout.same(limits.shape[-1], 0):
+        return limits, limits
+    ends = prims.cumsum(limits, 1)
     if not unsafe:
-        fault = _fault(given, extent)
+        fault = _fault(limits, extent)
         ends = ends + prims.broadcast(fault, ends.shape, (0,))
-    return ends - given, ends
+    return ends - limits, ends
 
 
 def _fault(lengths: Node, extent: Size) -> Node:
@@ -141,28 +141,28 @@ def segment_reduce(
         raise _error(
             f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}", "sum"
         )
-    given = offsets if lengths is None else lengths
-    if given is None or indices is not None:
+    segments = offsets if lengths is None else lengths
+    if segments is None or indices is not None:
         raise _error(
             "Either lengths or offsets must be defined; indices based reduction is not supported.",
             "lengths=...",
         )
     if not is_float(data):
         raise unsupported("segment_reduce", data, "convert to float32 first")
-    d = _checked_rows(data, given, axis, axis)
-    rows, extent, rest = layout.numel(data.shape[:d]), data.shape[d], data.shape[d + 1 :]
-    flat = prims.cast(prims.reshape(given, (rows, given.shape[-1])), "i64")
+    d = _checked_rows(data, segments, axis, axis)
+    rows, extent, trailing = layout.numel(data.shape[:d]), data.shape[d], data.shape[d + 1 :]
+    flat = prims.cast(prims.reshape(segments, (rows, segments.shape[-1])), "i64")
     begins, ends = _bounds(flat, lengths is None, extent, unsafe)
     segment = _segment_of(begins, ends, extent)
     count = ends.shape[-1]
     start = _EMPTY[mode] if initial is None else initial
-    x = prims.reshape(data, (rows, extent, layout.numel(rest)))
+    x = prims.reshape(data, (rows, extent, layout.numel(trailing)))
     base = prims.full(start, (rows, count + 1, x.shape[2]), x.dtype)
     places = (prims.iota(segment.shape, 0), segment)
-    found = prims.slice(prims.put_nd(base, places, x, (0, 1), mode), 1, 0, count)
+    reduced = prims.slice(prims.put_nd(base, places, x, (0, 1), mode), 1, 0, count)
     if reduce == "mean":
-        found = _mean(found, ends - begins, initial)
-    return prims.reshape(found, (*given.shape[:-1], count, *rest))
+        reduced = _mean(reduced, ends - begins, initial)
+    return prims.reshape(reduced, (*segments.shape[:-1], count, *trailing))
 
 
 def _mean(total: Node, lengths: Node, initial: float | None) -> Node:
@@ -218,7 +218,7 @@ def _chunk_cat(tensors: Sequence[Tensor], dim: int, num_chunks: int) -> Tensor:
             raise RuntimeError("[_chunk_cat] _chunk_cat expects non-empty tensor\nhint: drop it")
         high = [0] * x.ndim
         high[d] = -extent % num_chunks
-        whole = prims.pad(x, (0,) * x.ndim, tuple(high))
+        padded = prims.pad(x, (0,) * x.ndim, tuple(high))
         inner = layout.numel(((extent + high[d]) // num_chunks, *x.shape[d + 1 :]))
-        pieces.append(prims.reshape(whole, (*lead, num_chunks, inner)))
+        pieces.append(prims.reshape(padded, (*lead, num_chunks, inner)))
     return prims.cat(pieces, len(lead) + 1)

@@ -235,13 +235,13 @@ def _quantiles(
     values = prims.permute(values, [*order, axis])
     rows = values.shape[:-1]
     ranks = prims.broadcast_to(q, (*rows, *(q.shape or (1,))))
-    found = _interpolated(values, ranks, mode, ignore_nan)
-    last = found.ndim - 1
-    result = prims.permute(found, [last, *range(last)])
+    interpolated = _interpolated(values, ranks, mode, ignore_nan)
+    last = interpolated.ndim - 1
+    result = prims.permute(interpolated, [last, *range(last)])
     shape: tuple[Any, ...] = rows
     if keepdim:
-        kept = [1] * ndim if dim is None else [*rows[:axis], 1, *rows[axis:]]
-        shape = tuple(kept) if ndim else ()
+        keepdim_shape = [1] * ndim if dim is None else [*rows[:axis], 1, *rows[axis:]]
+        shape = tuple(keepdim_shape) if ndim else ()
     result = prims.reshape(result, (*q.shape, *shape))
     return Dense(result, (*range(1, result.ndim), 0)) if q.ndim else result
 
@@ -320,11 +320,11 @@ def _quantile(name: str, ignore_nan: bool) -> OpDefinition:
         >>> torch.{name}(torch.tensor([1.0, 2.0, 4.0]), 0.5)
         tensor(2.)
     """
-    rest = "int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor"
+    tail = "int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor"
     tests = {"samples": _quantile_samples, "errors": _quantile_errors, "dtypes": "f32 f64"}
     options = {"out": "exact", "autocast": "float32", **tests}
-    definition = op(f"{name}(Tensor self, float q, {rest}", **options)(number)
-    return definition.overload(f"{name}.tensor(Tensor self, Tensor q, {rest}")(tensor)
+    definition = op(f"{name}(Tensor self, float q, {tail}", **options)(number)
+    return definition.overload(f"{name}.tensor(Tensor self, Tensor q, {tail}")(tensor)
 
 
 quantile = _quantile("quantile", False)
@@ -359,19 +359,19 @@ def _weights(count: Any, fweights: Node | None, aweights: Node | None) -> Node |
         problem = "cov(): expected aweights to have floating point dtype but got aweights with "
         problem += f"{aweights.dtype}"
         raise failure(RuntimeError, "cov", problem, "convert them with .float()")
-    found = [
+    terms = [
         _not_negative(w, name)
         for w, name in ((fweights, "fweights"), (aweights, "aweights"))
         if w is not None
     ]
-    if not found:
+    if not terms:
         return None
-    for weight in found:
+    for weight in terms:
         if weight.ndim != 1 or not layout.same(weight.shape[0], count):
             problem = "cov(): expected fweights and aweights to be vectors with one element per "
             problem += "observation"
             raise failure(RuntimeError, "cov", problem, "columns are observations")
-    return prims.cast(found[0], found[1].dtype) * found[1] if len(found) == 2 else found[0]
+    return prims.cast(terms[0], terms[1].dtype) * terms[1] if len(terms) == 2 else terms[0]
 
 
 def covariance(
@@ -431,13 +431,13 @@ def cov(
         >>> torch.cov(torch.tensor([[1.0, 2.0, 3.0]]))
         tensor(1.)
     """
-    wanted = self.dtype if CATEGORY[self.dtype] >= 2 else default_dtype()
-    wanted = wanted if aweights is None else promote_types(self.dtype, aweights.dtype)
-    table = prims.cast(_table("cov", self), compute_dtype(wanted))
+    result_dtype = self.dtype if CATEGORY[self.dtype] >= 2 else default_dtype()
+    result_dtype = result_dtype if aweights is None else promote_types(self.dtype, aweights.dtype)
+    table = prims.cast(_table("cov", self), compute_dtype(result_dtype))
     result = covariance(table, correction, fweights, aweights)
     if self.ndim < 2 or _one_row(self):
         result = prims.reshape(result, ())
-    return prims.cast(result, wanted)
+    return prims.cast(result, result_dtype)
 
 
 def _within_one(x: Node) -> Node:

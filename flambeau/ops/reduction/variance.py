@@ -108,8 +108,8 @@ def _spread(name: str, text: str, results: int, root: bool) -> OpDefinition:
     returns = "Tensor" if results == 1 else "(Tensor, Tensor)"
 
     def run(self: Node, dim: Dims, correction: float, keepdim: bool) -> Any:
-        found = moments(name, self, dim, correction, keepdim, root)
-        return found[0] if results == 1 else found
+        results_of_moments = moments(name, self, dim, correction, keepdim, root)
+        return results_of_moments[0] if results == 1 else results_of_moments
 
     def body(self: Node, dim: Dims, correction: float | None, keepdim: bool) -> Any:
         return run(self, dim, 1 if correction is None else correction, keepdim)

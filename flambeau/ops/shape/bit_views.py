@@ -46,8 +46,8 @@ def _pieces(x: Node, size: int) -> list[Node]:
     wide = prims.cast(_integer(x), "i64")
     mask = prims.full_like((1 << 8 * size) - 1, wide)
     shifts = (prims.full_like(8 * size * i, wide) for i in range(count))
-    found = [prims.bitwise_and(prims.shift_right(wide, shift), mask) for shift in shifts]
-    return [prims.cast(piece, _INTEGERS[size]) for piece in found]
+    shifted = [prims.bitwise_and(prims.shift_right(wide, shift), mask) for shift in shifts]
+    return [prims.cast(piece, _INTEGERS[size]) for piece in shifted]
 
 
 def _joined(pieces: list[Node], size: int, dtype: str) -> Node:
@@ -58,12 +58,12 @@ def _joined(pieces: list[Node], size: int, dtype: str) -> Node:
         return prims.complex(*(_joined(part, size, PARTS[dtype]) for part in parts))
     if len(pieces) == 1:
         return _number(pieces[0], dtype)
-    whole = prims.zeros_like(prims.cast(pieces[0], "i64"))
-    mask = prims.full_like((1 << 8 * size) - 1, whole)
+    bits = prims.zeros_like(prims.cast(pieces[0], "i64"))
+    mask = prims.full_like((1 << 8 * size) - 1, bits)
     for i, piece in enumerate(pieces):
         low = prims.bitwise_and(prims.cast(piece, "i64"), mask)
-        whole = prims.bitwise_or(whole, prims.shift_left(low, prims.full_like(8 * size * i, low)))
-    return _number(prims.cast(whole, _INTEGERS[ITEM_SIZE[dtype]]), dtype)
+        bits = prims.bitwise_or(bits, prims.shift_left(low, prims.full_like(8 * size * i, low)))
+    return _number(prims.cast(bits, _INTEGERS[ITEM_SIZE[dtype]]), dtype)
 
 
 def _reread(x: Node, dtype: str) -> Node:
@@ -80,8 +80,8 @@ def _reread(x: Node, dtype: str) -> Node:
     return _joined([prims.reshape(c, rows.shape[:-1]) for c in columns], size, dtype)
 
 
-def _refused(x: Node, dtype: str, what: str, found: Any = None) -> RuntimeError:
-    end = "" if found is None else f", but got {found}"
+def _refused(x: Node, dtype: str, what: str, actual: Any = None) -> RuntimeError:
+    end = "" if actual is None else f", but got {actual}"
     return RuntimeError(
         f"[view] self.{what} to view {TITLES[x.dtype]} as {TITLES[dtype]} (different element "
         f"sizes){end}\nhint: contiguous() first, or another dtype"

@@ -53,12 +53,12 @@ def contiguous(self: Tensor) -> Tensor:
         >>> torch.zeros(2, 3).t().contiguous().stride()
         (2, 1)
     """
-    found = geometry_of(self)
-    if found is None:
+    geometry = geometry_of(self)
+    if geometry is None:
         return self
-    sizes, strides, _ = found
-    wanted = layout.contiguous_strides(sizes)
-    pairs = [(a, b) for a, b, n in zip(strides, wanted, sizes, strict=True) if not is_one(n)]
+    sizes, strides, _ = geometry
+    expected = layout.contiguous_strides(sizes)
+    pairs = [(a, b) for a, b, n in zip(strides, expected, sizes, strict=True) if not is_one(n)]
     if any(isinstance(n, int) and n == 0 for n in sizes) or same_sizes(
         [a for a, _ in pairs], [b for _, b in pairs]
     ):
@@ -222,8 +222,8 @@ def _moved(self: Any, device: Any, dtype: Any, copy: bool, memory_format: Any) -
     result = self if dtype is None else to.native(self, dtype)
     if memory_format is None and not copy:
         return result
-    kept = (None, tensors.preserve_format)
-    if memory_format not in kept and not result.is_contiguous(memory_format=memory_format):
+    preserving = (None, tensors.preserve_format)
+    if memory_format not in preserving and not result.is_contiguous(memory_format=memory_format):
         return _clone_format(result, memory_format=memory_format)
     return clone(self) if copy and result is self else result
 
@@ -311,10 +311,10 @@ def type_of(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     if dtype is None:
         return f"torch.{TITLES[name_of(self.dtype)]}Tensor"
     if isinstance(dtype, str):
-        found = [k for k, v in TITLES.items() if dtype == f"torch.{v}Tensor"]
-        if not found:
+        names = [k for k, v in TITLES.items() if dtype == f"torch.{v}Tensor"]
+        if not names:
             raise failure(ValueError, "type", f"invalid type: '{dtype}'", "e.g. torch.FloatTensor")
-        dtype = DTYPE_OBJECTS[found[0]]
+        dtype = DTYPE_OBJECTS[names[0]]
     elif isinstance(dtype, type):  # torch.FloatTensor
         dtype = getattr(dtype, "dtype", dtype)
     if name_of(dtype) is None:

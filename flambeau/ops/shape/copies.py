@@ -55,9 +55,9 @@ _PIECES: dict[str, tuple[str, tuple[Any, ...]]] = {
 _PIECES_OF = {"unsafe_chunk": "chunk"}
 
 
-def _samples(given: tuple[Any, ...], operand: Any = None) -> Callable[[], Iterator[Sample]]:
+def _samples(arguments: tuple[Any, ...], operand: Any = None) -> Callable[[], Iterator[Sample]]:
     def make() -> Iterator[Sample]:
-        yield sample(operand or T(2, 3), *given)
+        yield sample(operand or T(2, 3), *arguments)
 
     return make
 
@@ -66,12 +66,12 @@ def _value(result: Any) -> Any:
     return result.node if isinstance(result, View) else result
 
 
-def _define_view(name: str, arguments: str, given: tuple[Any, ...]) -> None:
+def _define_view(name: str, arguments: str, sample_arguments: tuple[Any, ...]) -> None:
     source = REGISTRY[name]
     operand, shown = _OPERANDS.get(name, (None, "torch.ones(2, 3)"))
 
-    def body(self: Any, *rest: Any) -> Any:
-        return _value(source.overloads[0].run((self, *(rest[:1] if name == "expand" else rest))))
+    def body(self: Any, *args: Any) -> Any:
+        return _value(source.overloads[0].run((self, *(args[:1] if name == "expand" else args))))
 
     body.__doc__ = f"""What `{name}` with these arguments shows, copied.
 
@@ -79,12 +79,12 @@ def _define_view(name: str, arguments: str, given: tuple[Any, ...]) -> None:
         RuntimeError: where `{name}` does.
 
     Example:
-        >>> torch.{name}_copy({", ".join([shown, *map(str, given)])}).is_contiguous()
+        >>> torch.{name}_copy({", ".join([shown, *map(str, sample_arguments)])}).is_contiguous()
         True
     """
     text = f"Tensor self, {arguments}" if arguments else "Tensor self"
     home = "torch method" if name == "narrow" else "torch"
-    options = {"where": home, "samples": _samples(given, operand)}
+    options = {"where": home, "samples": _samples(sample_arguments, operand)}
     options["autocast"] = source.options.autocast
     if source.options.dtypes is not None:
         options["dtypes"] = source.options.dtypes
@@ -145,13 +145,13 @@ def detach_copy(self: Tensor) -> Tensor:
     return prims.stop_gradient(self)
 
 
-def _define_pieces(name: str, arguments: str, given: tuple[Any, ...]) -> None:
+def _define_pieces(name: str, arguments: str, sample_arguments: tuple[Any, ...]) -> None:
     original = name.removesuffix("_copy").removeprefix("unsafe_")
     source = REGISTRY[original]
     copied = name.endswith("_copy")
 
-    def body(self: Any, *rest: Any) -> list[Any]:
-        return [_value(piece) for piece in source.overloads[0].run((self, *rest))]
+    def body(self: Any, *operands: Any) -> list[Any]:
+        return [_value(piece) for piece in source.overloads[0].run((self, *operands))]
 
     kind = "copied" if copied else "which share the tensor's memory"
     body.__doc__ = f"""The pieces of `{original}`, {kind}.
@@ -160,7 +160,7 @@ def _define_pieces(name: str, arguments: str, given: tuple[Any, ...]) -> None:
         RuntimeError: where `{original}` does.
 
     Example:
-        >>> len(torch.{name}({", ".join(["torch.ones(2, 3)", *map(str, given)])}))
+        >>> len(torch.{name}({", ".join(["torch.ones(2, 3)", *map(str, sample_arguments)])}))
         {3 if original == "unbind" else 2}
     """
     rule = "any" if original == "split" else "exact"
@@ -171,7 +171,7 @@ def _define_pieces(name: str, arguments: str, given: tuple[Any, ...]) -> None:
         overlap="partial" if copied else "",
         view=not copied,
         single_views=not copied,
-        samples=_samples(given),
+        samples=_samples(sample_arguments),
     )(body)
 
 

@@ -133,10 +133,10 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         >>> torch.stack([torch.zeros(2), torch.ones(2)]).shape
         torch.Size([2, 2])
     """
-    given = promoted(tensors, "stack")
-    first = given[0]
+    operands = promoted(tensors, "stack")
+    first = operands[0]
     d = normalise_dim(dim, first.ndim + 1, "stack")
-    for position, x in enumerate(given):
+    for position, x in enumerate(operands):
         same = x.ndim == first.ndim and all(
             layout.same(a, b) for a, b in zip(x.shape, first.shape, strict=True)
         )
@@ -144,7 +144,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
             problem = f"stack expects each tensor to be equal size, but got {shown(first.shape)} "
             problem += f"at entry 0 and {shown(x.shape)} at entry {position}"
             raise failure(RuntimeError, "stack", problem, "pad, or use cat")
-    return prims.cat([prims.unsqueeze(x, d) for x in given], d)
+    return prims.cat([prims.unsqueeze(x, d) for x in operands], d)
 
 
 def _at_least(x: Node, ndim: int) -> Node:
@@ -170,8 +170,8 @@ def hstack(tensors: Sequence[Tensor]) -> Tensor:
         >>> torch.hstack([torch.zeros(1), torch.ones(2)])
         tensor([0., 1., 1.])
     """
-    given = [_at_least(x, 1) for x in promoted(tensors, "hstack")]
-    return _joined(given, 0 if given[0].ndim == 1 else 1, "hstack")
+    operands = [_at_least(x, 1) for x in promoted(tensors, "hstack")]
+    return _joined(operands, 0 if operands[0].ndim == 1 else 1, "hstack")
 
 
 @op(
@@ -217,8 +217,8 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
         >>> torch.column_stack([torch.zeros(3), torch.ones(3)]).shape
         torch.Size([3, 2])
     """
-    given = promoted(tensors, "column_stack")
-    columns = [prims.reshape(x, (prod(x.shape), 1)) if x.ndim <= 1 else x for x in given]
+    operands = promoted(tensors, "column_stack")
+    columns = [prims.reshape(x, (prod(x.shape), 1)) if x.ndim <= 1 else x for x in operands]
     return _joined(columns, 1, "column_stack")
 
 
@@ -316,17 +316,17 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> Any:
             "torch.meshgrid: in an upcoming release, it will be required to pass the indexing "
             "argument."
         )
-    given = list(tensors)
-    if len(given) == 1 and isinstance(given[0], (list, tuple)):
-        given = list(given[0])
-    if not given:
+    operands = list(tensors)
+    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+        operands = list(operands[0])
+    if not operands:
         problem = "meshgrid expects a non-empty TensorList"
         raise failure(RuntimeError, "meshgrid", problem, "pass at least one vector")
     if indexing not in (None, "ij", "xy"):
         problem = 'torch.meshgrid: indexing must be one of "xy" or "ij", but received: '
         problem += f"{indexing}"
         raise failure(RuntimeError, "meshgrid", problem, "matrices use ij")
-    return _meshgrid(given, indexing == "xy")
+    return _meshgrid(operands, indexing == "xy")
 
 
 @op(where="torch", view=True)
@@ -521,8 +521,8 @@ def _triangle(self: Node, diagonal: Size, lower: bool, name: str) -> Node:
     row = prims.iota(self.shape, self.ndim - 2)
     column = prims.iota(self.shape, self.ndim - 1)
     limit = row + prims.constant(diagonal, row)
-    kept = prims.le(column, limit) if lower else prims.ge(column, limit)
-    return prims.where(kept, self, prims.zeros_like(self))
+    inside = prims.le(column, limit) if lower else prims.ge(column, limit)
+    return prims.where(inside, self, prims.zeros_like(self))
 
 
 @op(
@@ -584,9 +584,9 @@ def _embedded(self: Node, offset: int, first: int, second: int) -> Node:
     row, column = prims.iota(shape, lead), prims.iota(shape, lead + 1)
     on = prims.eq(column, row + prims.constant(offset, row))
     square = prims.where(on, spread, prims.zeros_like(spread))
-    rest = iter(range(lead))
+    leading = iter(range(lead))
     order = [{first: lead, second: lead + 1}.get(d, -1) for d in range(lead + 2)]
-    return prims.permute(square, [next(rest) if d < 0 else d for d in order])
+    return prims.permute(square, [next(leading) if d < 0 else d for d in order])
 
 
 @op(

@@ -38,10 +38,10 @@ Samples = Iterator[Sample]
 
 def viewed(x: Node, value: Node, move: Move) -> Node | View:
     """`value` with the geometry that `move` makes of x's sizes, strides and offset."""
-    found = geometry_of(x)
-    if found is None:
+    geometry = geometry_of(x)
+    if geometry is None:
         return value
-    strides, offset = move(*found)
+    strides, offset = move(*geometry)
     return View(value, strides, offset)
 
 
@@ -61,16 +61,16 @@ def infer_shape(numel: Size, size: Sequence[Size], name: str) -> Shape:
         if not layout.same(numel, prod(size)):
             raise _invalid_shape(numel, size, name)
         return tuple(size)
-    rest = prod([n for d, n in enumerate(size) if d != negative[0]])
-    if isinstance(rest, int) and rest == 0:
+    others = prod([n for d, n in enumerate(size) if d != negative[0]])
+    if isinstance(others, int) and others == 0:
         problem = f"cannot reshape tensor of {number_shown(numel)} elements into shape "
         problem += f"{shown(size)} because the unspecified dimension size -1 can be any value and "
         problem += "is ambiguous"
         raise failure(RuntimeError, name, problem, "write the size instead of -1")
-    if not layout.same(mod(numel, rest), 0):
+    if not layout.same(mod(numel, others), 0):
         raise _invalid_shape(numel, size, name)
     result = list(size)
-    result[negative[0]] = floordiv(numel, rest)
+    result[negative[0]] = floordiv(numel, others)
     return tuple(result)
 
 
@@ -111,12 +111,12 @@ def view(self: Tensor, size: Sequence[SymInt]) -> Tensor:
         torch.Size([2, 3])
     """
     shape = infer_shape(prod(self.shape), size, "view")
-    found = geometry_of(self)
-    if found is not None:
-        strides = layout.reshape_strides(found[0], found[1], shape)
+    base = geometry_of(self)
+    if base is not None:
+        strides = layout.reshape_strides(base[0], base[1], shape)
         if strides is None:
             problem = f"view size {shown(shape)} is not compatible with input tensor's size "
-            problem += f"{shown(self.shape)} and stride {shown(found[1])} (at least one dimension "
+            problem += f"{shown(self.shape)} and stride {shown(base[1])} (at least one dimension "
             problem += "spans across two contiguous subspaces). Use .reshape(...) instead."
             raise failure(RuntimeError, "view", problem, "reshape copies when it must")
     return prims.reshape(self, shape)
@@ -288,11 +288,11 @@ def squeeze(self: Tensor, dim: Sequence[int] | None = None) -> Tensor:
         torch.Size([3])
     """
     named = range(self.ndim) if dim is None else normalise_dims(dim, self.ndim, "squeeze")
-    kept = [d for d in range(self.ndim) if not (d in named and is_one(self.shape[d]))]
+    remaining = [d for d in range(self.ndim) if not (d in named and is_one(self.shape[d]))]
     return viewed(
         self,
-        prims.reshape(self, tuple(self.shape[d] for d in kept)),
-        lambda sizes, strides, offset: (tuple(strides[d] for d in kept), offset),
+        prims.reshape(self, tuple(self.shape[d] for d in remaining)),
+        lambda sizes, strides, offset: (tuple(strides[d] for d in remaining), offset),
     )
 
 
@@ -450,9 +450,9 @@ def movedim(self: Tensor, source: Sequence[int], destination: Sequence[int]) -> 
         raise failure(RuntimeError, "movedim", problem, "one destination per source")
     taken = normalise_dims(source, self.ndim, "movedim")
     places = normalise_dims(destination, self.ndim, "movedim")
-    rest = iter(d for d in range(self.ndim) if d not in taken)
+    others = iter(d for d in range(self.ndim) if d not in taken)
     moved = dict(zip(places, taken, strict=True))
-    return prims.permute(self, [moved[d] if d in moved else next(rest) for d in range(self.ndim)])
+    return prims.permute(self, [moved[d] if d in moved else next(others) for d in range(self.ndim)])
 
 
 # ------------------------------------------------------------------------------------ expanding
@@ -478,19 +478,19 @@ def expanded(self: Node, size: Sequence[Size], name: str) -> Node:
         problem += f"in the tensor ({self.ndim})"
         raise failure(RuntimeError, name, problem, "give one size per dimension")
     target: list[Size] = []
-    for d, wanted in enumerate(size):
+    for d, extent in enumerate(size):
         own = self.shape[d - lead] if d >= lead else None
-        if isinstance(wanted, int) and wanted == -1 and own is not None:
+        if isinstance(extent, int) and extent == -1 and own is not None:
             target.append(own)
             continue
-        if isinstance(wanted, int) and wanted < 0:
-            problem = f"The expanded size of the tensor ({wanted}) isn't allowed in a leading, "
+        if isinstance(extent, int) and extent < 0:
+            problem = f"The expanded size of the tensor ({extent}) isn't allowed in a leading, "
             problem += f"non-existing dimension {d}"
             raise failure(RuntimeError, name, problem, "-1 stands for an existing dimension")
-        if own is None or is_one(own) or layout.same(own, wanted):
-            target.append(wanted if own is None or is_one(own) else own)
+        if own is None or is_one(own) or layout.same(own, extent):
+            target.append(extent if own is None or is_one(own) else own)
             continue
-        problem = f"The expanded size of the tensor ({number_shown(wanted)}) must match the "
+        problem = f"The expanded size of the tensor ({number_shown(extent)}) must match the "
         problem += f"existing size ({number_shown(own)}) at non-singleton dimension {d}.  Target "
         problem += f"sizes: {shown(size)}.  Tensor sizes: {shown(self.shape)}"
         raise failure(RuntimeError, name, problem, "only size 1 expands")
@@ -559,8 +559,8 @@ def broadcast_tensors(*tensors: Any) -> Any:
         >>> a.shape, b.shape
         (torch.Size([3, 4]), torch.Size([3, 4]))
     """
-    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
-    return broadcast_list(list(given)) if len(given) else ()
+    items = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+    return broadcast_list(list(items)) if len(items) else ()
 
 
 # ------------------------------------------------------------------------------------ geometry
@@ -591,11 +591,11 @@ def as_strided(
     if len(size) != len(stride):
         problem = "mismatch in length of strides and shape"
         raise failure(RuntimeError, "as_strided", problem, "one stride per size")
-    found = geometry_of(self)
-    if found is None:
+    geometry = geometry_of(self)
+    if geometry is None:
         at = 0 if storage_offset is None else storage_offset
         return prims.as_strided(self, size, stride, at)
-    sizes, strides, offset = found
+    sizes, strides, offset = geometry
     order = sorted(range(self.ndim), key=lambda d: hint_of(strides[d]), reverse=True)
     ordered = prims.permute(self, order)
     if not same_sizes(

@@ -20,13 +20,13 @@ from flambeau.ops.special import bessel_tables as tables
 
 def chebyshev(t: Node, coefficients: tuple[float, ...]) -> Node:
     """The sum of a Chebyshev series, by Clenshaw's recurrence."""
-    kept = list(coefficients)
-    while len(kept) > 1 and abs(kept[-1]) < 1e-18:
-        kept.pop()
+    significant = list(coefficients)
+    while len(significant) > 1 and abs(significant[-1]) < 1e-18:
+        significant.pop()
     following = later = prims.zeros_like(t)
-    for coefficient in reversed(kept[1:]):
+    for coefficient in reversed(significant[1:]):
         following, later = t * following * 2 - later + coefficient, following
-    return t * following - later + kept[0]
+    return t * following - later + significant[0]
 
 
 def _between(low: float, x: Node, high: float) -> Node:
@@ -66,8 +66,8 @@ def _scaled_k(order: int, x: Node) -> Node:
         small = prims.maximum(y, prims.full_like(1e-300, y))
         smooth = chebyshev(small * small * 0.5 - 1, near)
         partner = scaled_i(order, small) * prims.exp(small) * prims.log(small * 0.5)
-        whole = partner + smooth / small if order else smooth - partner
-        return whole * prims.exp(small)
+        series_sum = partner + smooth / small if order else smooth - partner
+        return series_sum * prims.exp(small)
 
     value = _choose(
         positive,
@@ -156,26 +156,26 @@ def _two_thirds_power(y: Node) -> tuple[Node, Node]:
     low = (y - head * head) / (root + head)
     cube = head * head * head
     first = prims.cast(prims.cast(cube * (2 / 3), "f32"), "f64")
-    rest = (cube - first * 1.5 + low * (3 * head * (head + low) + low * low)) * (2 / 3)
-    return first, rest
+    tail = (cube - first * 1.5 + low * (3 * head * (head + low) + low * low)) * (2 / 3)
+    return first, tail
 
 
 def _airy(x: Node) -> Node:
     """Ai(x): series on [-5, 0] and [0, 2], and in zeta = 2/3 |x|^(3/2) (NIST DLMF 9.7.5, 9.7.9)."""
 
     def decaying(y: Node) -> Node:
-        first, rest = _two_thirds_power(y)
-        z = first + rest
+        first, tail = _two_thirds_power(y)
+        z = first + tail
         value = chebyshev(prims.full_like(2 * _AIRY_RIGHT, z) / z - 1, tables.AI_FAR)
-        value = value * prims.exp(-rest) * prims.rsqrt(prims.sqrt(y))
+        value = value * prims.exp(-tail) * prims.rsqrt(prims.sqrt(y))
         return prims.exp(-first) * value * (0.5 / math.sqrt(math.pi))
 
     def oscillating(y: Node) -> Node:
-        first, rest = _two_thirds_power(y)
-        z = first + rest
+        first, tail = _two_thirds_power(y)
+        z = first + tail
         t = prims.full_like(2 * _AIRY_LEFT * _AIRY_LEFT, z) / (z * z) - 1
         p, q = chebyshev(t, tables.AI_COSINE), chebyshev(t, tables.AI_SINE) / z
-        parts = prims.cos(first), prims.sin(first), prims.cos(rest), prims.sin(rest)
+        parts = prims.cos(first), prims.sin(first), prims.cos(tail), prims.sin(tail)
         cosine = parts[0] * parts[2] - parts[1] * parts[3]
         sine = parts[1] * parts[2] + parts[0] * parts[3]
         wave = p * (cosine + sine) + q * (sine - cosine)

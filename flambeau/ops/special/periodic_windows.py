@@ -31,9 +31,9 @@ _OWN: dict[str, tuple[str, tuple[float, ...]]] = {
 
 def _weights(name: str, count: int, periodic: bool, own: tuple[float, ...]) -> Node:
     """A window in float64."""
-    source, given = (name, own) if name != "hamming" else ("general_cosine", (own,))
+    source, parameters = (name, own) if name != "hamming" else ("general_cosine", (own,))
     body = REGISTRY[f"signal.windows.{source}"].overloads[0].body
-    weights: Node = body(count, *given, not periodic, "f64", None, None, None)
+    weights: Node = body(count, *parameters, not periodic, "f64", None, None, None)
     return weights
 
 

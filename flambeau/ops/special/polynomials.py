@@ -50,12 +50,12 @@ def _define(
     def expected(x: Any, n: Any) -> Any:
         import importlib
 
-        known = importlib.import_module("scipy.special")
+        scipy_special = importlib.import_module("scipy.special")
         x = 2.0 * x - 1.0 if shifted else x
         if reference in ("jacobi_v", "jacobi_w"):  # U_n - U_(n-1) and U_n + U_(n-1)
             sign = -1 if reference == "jacobi_v" else 1
-            return known.eval_chebyu(n, x) + sign * known.eval_chebyu(n - 1, x)
-        return getattr(known, "eval_" + reference)(n, x)
+            return scipy_special.eval_chebyu(n, x) + sign * scipy_special.eval_chebyu(n - 1, x)
+        return getattr(scipy_special, "eval_" + reference)(n, x)
 
     body.__doc__ = f"""{text}.
 

@@ -35,7 +35,7 @@ _RAISES = """
 
 
 def _window(
-    arguments: str, wrong: str = "", **given: Any
+    arguments: str, wrong: str = "", **named: Any
 ) -> Callable[[Callable[..., Weights]], OpDefinition]:
     """Defines a window, a function of the length `M`, of its own arguments and of `sym`.
 
@@ -55,24 +55,24 @@ def _window(
 
         text, _, example = (window.__doc__ or "").partition("\n\n    Example:")
         body.__doc__ = f"{text}\n{_RAISES.format(wrong=wrong)}\n\n    Example:{example}"
-        options = {"where": "signal.windows", "samples": _samples(given), "errors": _errors(given)}
+        options = {"where": "signal.windows", "samples": _samples(named), "errors": _errors(named)}
         options["varying"] = True
         return creation(signature, **options)(body)
 
     return decorate
 
 
-def _samples(given: dict[str, Any]) -> Callable[[], Iterator[Sample]]:
+def _samples(options: dict[str, Any]) -> Callable[[], Iterator[Sample]]:
     def make() -> Iterator[Sample]:
         for count in (0, 1, 2, 7):
-            yield sample(count, **given)
-        yield sample(8, sym=False, **given)
+            yield sample(count, **options)
+        yield sample(8, sym=False, **options)
 
     return make
 
 
-def _errors(given: dict[str, Any]) -> Callable[[], Iterator[ErrorSample]]:
-    return lambda: [ErrorSample(sample(-1, **given), ValueError, "non-negative window length")]
+def _errors(options: dict[str, Any]) -> Callable[[], Iterator[ErrorSample]]:
+    return lambda: [ErrorSample(sample(-1, **options), ValueError, "non-negative window length")]
 
 
 def _check_strided(name: str, layout: Any) -> None:
