@@ -125,20 +125,20 @@ def _traced(
         trace = JointTrace(inputs, records[:count], history, trace)
         if not trace.run(partial=number == 0):
             continue
-        given: list[tuple[Node, Source]] = []
+        seeds: list[tuple[Node, Source]] = []
         for k, seed in enumerate(backward.seeds):
-            x = _stand_in(trace, seed.value, externals[seed.slot].value, len(given))
-            given.append((x, Source("grad", k)))
+            x = _stand_in(trace, seed.value, externals[seed.slot].value, len(seeds))
+            seeds.append((x, Source("grad", k)))
         trace.run_backward(records[count : backward.sums])
         for total in backward.held:
-            x = _stand_in(trace, total.value, externals[total.slot].value, len(given))
-            given.append((x, Source("held", total.gradient)))
+            x = _stand_in(trace, total.value, externals[total.slot].value, len(seeds))
+            seeds.append((x, Source("held", total.gradient)))
         trace.run_backward(records[backward.sums :])
         if trace.settled():
             break
     assert trace is not None
-    found = [(trace.values[value].node, edge) for value, edge in backward.gradients]
-    return trace, Gradients(given, found, backward.edges)
+    results = [(trace.values[value].node, edge) for value, edge in backward.gradients]
+    return trace, Gradients(seeds, results, backward.edges)
 
 
 def _stand_in(trace: JointTrace, like: int, value: int, number: int) -> Node:
@@ -162,8 +162,8 @@ def _programs(trace: JointTrace, gradients: Gradients, live: Sequence[LiveValue]
         if not grads:
             raise NotHandledError
         forward = stream.graph_of(trace, live)
-        forward, known = _with_saved(forward, {x for x, _ in gradients.given}, grads)
-        tensors = [(x, known[x]) for x in derivation._read_first(grads, known)]
+        forward, origin = _with_saved(forward, {x for x, _ in gradients.given}, grads)
+        tensors = [(x, origin[x]) for x in derivation._read_first(grads, origin)]
         tensors += gradients.given
         backward, symbols, numbers = derivation._backward_graph(forward, grads, tensors)
     finally:
@@ -183,7 +183,7 @@ def _programs(trace: JointTrace, gradients: Gradients, live: Sequence[LiveValue]
 
 
 def _with_saved(
-    forward: Graph, given: set[Node], grads: Sequence[Node]
+    forward: Graph, seeds: set[Node], grads: Sequence[Node]
 ) -> tuple[Graph, dict[Node, Source]]:
     """The forward Graph with the values to save as further results, and where backward finds what
     it reads."""
@@ -198,8 +198,8 @@ def _with_saved(
     for k, output in enumerate(forward.outputs):
         if output.target is None:
             free.setdefault(output.node, Source("output", k))
-    saved = choose_saved(split(grads, given), free)
+    saved = choose_saved(split(grads, seeds), free)
     visible = len(forward.outputs)
-    more = tuple(GraphOutput(x, prims.contiguous_strides(x.shape)) for x in saved)
-    known = free | {x: Source("output", visible + k) for k, x in enumerate(saved)}
-    return forward.with_outputs((*forward.outputs, *more)), known
+    outputs = tuple(GraphOutput(x, prims.contiguous_strides(x.shape)) for x in saved)
+    sources = free | {x: Source("output", visible + k) for k, x in enumerate(saved)}
+    return forward.with_outputs((*forward.outputs, *outputs)), sources

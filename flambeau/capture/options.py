@@ -48,14 +48,14 @@ def _option_tunes(options: dict[str, Any]) -> bool:
             "hint: options={'max_autotune': True}"
         )
     values = {name.replace("-", "_"): value for name, value in options.items()}
-    known = config_modules.defaults()[SETTINGS]
+    defaults = config_modules.defaults()[SETTINGS]
     for name, value in values.items():
-        if name not in known:
+        if name not in defaults:
             raise RuntimeError(
                 f"[compile] unexpected optimization option {name}\n"
                 "hint: torch._inductor.list_options() lists the known ones"
             )
-        expected = type(known[name])
+        expected = type(defaults[name])
         if expected in (bool, int, float, str) and type(value) is not expected:
             raise RuntimeError(
                 f"[compile] unexpected type of option {name}, got {type(value).__name__} should "

@@ -118,13 +118,13 @@ def _user_line() -> str:
     return "<unknown>"
 
 
-def _on_flush(reason: str, records: int, known: int) -> None:
-    shown = debug.level() > 0 and not (known and reason == END)
+def _on_flush(reason: str, records: int, seen: int) -> None:
+    shown = debug.level() > 0 and not (seen and reason == END)
     if not _watch.listeners and not _counters and not shown:
         return
-    event = Flush(reason, _user_line(), records, bool(known))
+    event = Flush(reason, _user_line(), records, bool(seen))
     if shown:
-        state = "known" if known else "new"
+        state = "known" if seen else "new"
         debug.show(debug.PLANS, f"{event.line}: {reason} after {records} ops ({state})")
     for listener in (*_counters, *_watch.listeners):
         listener(event)
@@ -383,19 +383,19 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
         >>> report.graph_break_count
         1
     """
-    found = Explanation()
+    explanation = Explanation()
     _core.stream_clear()
-    with stream.watching() as reports, _Listening(found.flushes.append):
+    with stream.watching() as reports, _Listening(explanation.flushes.append):
         record(function, args, kwargs)
     different: set[int] = set()
     for report in reports:
         different |= report.different
-        found.plans += 1
-        found.kernels += report.launches
-        found.graphs.append(report.graph)
-        found.bytes_moved += report.bytes_moved
-    found.different_kernels = len(different)
-    return found
+        explanation.plans += 1
+        explanation.kernels += report.launches
+        explanation.graphs.append(report.graph)
+        explanation.bytes_moved += report.bytes_moved
+    explanation.different_kernels = len(different)
+    return explanation
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:

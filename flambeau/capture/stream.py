@@ -117,12 +117,12 @@ def forget() -> None:
 @contextmanager
 def watching() -> Iterator[list[StreamReport]]:
     """Inside, the reports of the streams that are compiled are gathered in a list."""
-    found: list[StreamReport] = []
-    _watchers.append(found)
+    reports: list[StreamReport] = []
+    _watchers.append(reports)
     try:
-        yield found
+        yield reports
     finally:
-        _watchers[:] = [each for each in _watchers if each is not found]
+        _watchers[:] = [each for each in _watchers if each is not reports]
 
 
 def _tell(report: StreamReport) -> None:
@@ -298,12 +298,12 @@ class StreamTrace:
             own += [prod(shape[start:stop]) for stop in range(start + 2, len(shape) + 1)]
         symbolic = any(isinstance(s, SizeExpr) for s in shape)
         if symbolic and not reshape and value in self._parameter_sizes:
-            found = own[:1]
+            candidates = own[:1]
         else:
-            found = [*own, *self._data_sizes]
+            candidates = [*own, *self._data_sizes]
         return [
             s
-            for s in dict.fromkeys(found)
+            for s in dict.fromkeys(candidates)
             if isinstance(s, SizeExpr)
             and self._hint(s) == value
             and self._history.agrees(register, s, self.symbols)
@@ -393,17 +393,17 @@ class StreamTrace:
         forward, integers = record.forward, record.integers
         mapping, names = geometry_of(record.plan.graph(), operands)
         if forward >= 0 and len(record.registers) == len(integers):
-            known = [self._sizes[forward][register] for register in record.registers]
-            sizes = [self._integer(v, size) for v, size in zip(integers, known, strict=True)]
+            replacements = [self._sizes[forward][register] for register in record.registers]
+            sizes = [self._integer(v, size) for v, size in zip(integers, replacements, strict=True)]
         else:
             sizes = self._integers(integers, operands)
         mapping.update(zip(names, sizes, strict=True))
         return mapping
 
     def _scalar(self, dtype: str) -> Node:
-        found = node("scalar", (), attributes(slot=len(self.scalars)), dtype, ())
-        self.scalars.append(found)
-        return found
+        leaf = node("scalar", (), attributes(slot=len(self.scalars)), dtype, ())
+        self.scalars.append(leaf)
+        return leaf
 
     def settled(self) -> bool:
         """Whether all symbols still stand for what they did when they were handed out."""
@@ -441,14 +441,14 @@ def history_key(externals: Sequence[ExternalTensor], records: Sequence[OpRecord]
 
 def history_of(key: Any) -> History:
     """What was seen under a key, made on demand."""
-    found = _histories.get(key)
-    if found is None:
-        found = _histories[key] = History()
+    history = _histories.get(key)
+    if history is None:
+        history = _histories[key] = History()
         if len(_histories) > MAX_HISTORIES:
             _histories.popitem(last=False)
     _histories.move_to_end(key)
-    del found.hints[:-_MAX_HINTS]
-    return found
+    del history.hints[:-_MAX_HINTS]
+    return history
 
 
 def compile_stream(recorded: RecordedStream) -> Any:
@@ -507,15 +507,15 @@ def plan_of(
         trace: makes the program.
         tuned: whether tunable calls are measured.
     """
-    found = [] if name is None else stored.load(name)
-    if found:
-        known = found[-1]
+    plans = [] if name is None else stored.load(name)
+    if plans:
+        plan = plans[-1]
         again = functools.cache(lambda: trace(History()))  # when it was kept nothing had been seen
-        history.hints.append(known.hints)
-        report = StreamReport(count, lambda: again().graph, known.bytes_moved)
+        history.hints.append(plan.hints)
+        report = StreamReport(count, lambda: again().graph, plan.bytes_moved)
         _tell(report)
         debug.show(debug.PLANS, f"stream: {count} ops, a finished plan of an earlier run")
-        return _known_plan(known, report, again, tuned)
+        return _known_plan(plan, report, again, tuned)
     traced = trace(history)
     symbols, numbers = traced.trace.symbols, traced.trace.hints
     history.hints.append(numbers)
@@ -676,24 +676,24 @@ def _plan(traced: Traced, report: StreamReport, name: str | None, tuned: bool) -
 
 
 def _known_plan(
-    known: stored.StoredPlan, report: StreamReport, again: Callable[[], Traced], tuned: bool
+    plan: stored.StoredPlan, report: StreamReport, again: Callable[[], Traced], tuned: bool
 ) -> Any:
     """The Plan of a stream that an earlier process compiled."""
 
     def compile_plan() -> Execution:
-        execution = stored.execution_of(known) if stored.usable() else None
+        execution = stored.execution_of(plan) if stored.usable() else None
         if execution is None:  # kernels were evicted, or somebody wants to see the stages
-            numbers = known.hints if tuned else None
-            execution = compile_and_keep(report.graph, known.registers, None, numbers)
+            numbers = plan.hints if tuned else None
+            execution = compile_and_keep(report.graph, plan.registers, None, numbers)
         report.note(execution)
         return execution
 
     def backward() -> Graph:
-        graph, gradient = again().backward, known.spec.backward
+        graph, gradient = again().backward, plan.spec.backward
         assert graph is not None and gradient is not None
         return stored.checked(graph, gradient.fingerprint, "stream")
 
-    return native_plan(known.spec, backward, compile=compile_plan)
+    return native_plan(plan.spec, backward, compile=compile_plan)
 
 
 def bytes_moved(graph: Graph, hints: dict[str, int]) -> int:

@@ -84,9 +84,9 @@ class Level:
         """Bundle and symbol of a key."""
         if not self.packed_read:
             self._read_packed()
-        found = self.entries.get(key)
-        if found is not None:
-            return found
+        entry = self.entries.get(key)
+        if entry is not None:
+            return entry
         try:
             content = trust.read(f"{self.root}/index/{key[:2]}/{key}", self.writable)
         except OSError:
@@ -139,8 +139,8 @@ class Level:
     def drop_dangling(self) -> None:
         """Forgets the entries whose bundle is gone."""
         for key in self._names():
-            found = self.find(key)
-            if found is None or not os.path.exists(self.bundle(found[0])):
+            entry = self.find(key)
+            if entry is None or not os.path.exists(self.bundle(entry[0])):
                 self.forget(key)
 
     def _names(self) -> Sequence[str]:
@@ -198,10 +198,10 @@ def digest_of(content: bytes) -> str:
 
 def load(level: Level, key: str) -> tuple[int, str, Any] | None:
     """Address, symbol and library of the kernel under `key`; None if absent or damaged."""
-    found = level.find(key)
-    if found is None:
+    entry = level.find(key)
+    if entry is None:
         return None
-    loaded = load_symbol(level, *found)
+    loaded = load_symbol(level, *entry)
     if loaded is None:
         level.forget(key)
     return loaded
@@ -362,12 +362,12 @@ def evict(limit_bytes: int | None = None) -> int:
 
 def _stored_files() -> Sequence[tuple[float, int, str]]:
     """(time, KiB, path) of all bundles and blobs, the oldest first."""
-    root, found = _root(), []
+    root, files = _root(), []
     for path in (*_glob(root, "bundles/*.so"), *_glob(root, "blobs/??/*")):
         with contextlib.suppress(OSError):
             state = os.stat(path)
-            found.append((state.st_mtime, _kib(state.st_size), path))
-    return sorted(found)
+            files.append((state.st_mtime, _kib(state.st_size), path))
+    return sorted(files)
 
 
 def _gone(path: str) -> bool:

@@ -27,8 +27,8 @@ LADDER = {
 
 def level() -> int:
     """The present level; 0 shows nothing."""
-    found: int = settings.get("DEBUG")
-    return found
+    number: int = settings.get("DEBUG")
+    return number
 
 
 def show(needed: int, head: str, text: str = "") -> None:

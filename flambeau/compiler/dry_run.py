@@ -54,9 +54,9 @@ def dry_run(
         try:
             with open(reading) as stream:
                 for line in stream:
-                    last, found = json.loads(line)
-                    if found is not None:
-                        yield last, found
+                    last, kernels = json.loads(line)
+                    if kernels is not None:
+                        yield last, kernels
         finally:
             with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)

@@ -58,20 +58,20 @@ def _cores() -> int:
 
 def _cache_sizes() -> dict[int, int]:
     """Bytes of the data caches by level."""
-    found = dict(_USUAL)
+    sizes = dict(_USUAL)
     try:
         entries = os.listdir(_CACHES)
     except OSError:
-        return found
+        return sizes
     for entry in entries:
         try:
             level, kind, size = (_read(f"{_CACHES}/{entry}/{x}") for x in ("level", "type", "size"))
             number = int(size.rstrip("KMG")) * _UNITS.get(size[-1:], 1)
         except (OSError, ValueError):
             continue
-        if kind != "Instruction" and int(level) in found and number > 0:
-            found[int(level)] = number
-    return found
+        if kind != "Instruction" and int(level) in sizes and number > 0:
+            sizes[int(level)] = number
+    return sizes
 
 
 def _read(path: str) -> str:

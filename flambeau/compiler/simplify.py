@@ -19,11 +19,11 @@ def simplify(graph: Graph) -> Graph:
         if inputs:
             inputs = tuple([new[i] for i in inputs])
         if inputs != value.inputs:
-            made = node(value.op, inputs, value.attributes, value.dtype, value.shape, value.source)
+            step = node(value.op, inputs, value.attributes, value.dtype, value.shape, value.source)
         else:
-            made = value
-        made = _simpler(made)
-        new[value] = made
+            step = value
+        step = _simpler(step)
+        new[value] = step
     outputs = tuple(
         o if new[o.node] is o.node else o._replace(node=new[o.node]) for o in graph.outputs
     )

@@ -118,8 +118,8 @@ def fingerprint(graph: Graph) -> str | None:
         graph.notes["fingerprint"] = (
             blake2b(text.encode(), digest_size=16).hexdigest() if stable else None
         )
-    found: str | None = graph.notes["fingerprint"]
-    return found
+    mark: str | None = graph.notes["fingerprint"]
+    return mark
 
 
 def _text(graph: Graph) -> str:
@@ -144,9 +144,9 @@ def _environment(target: str | None, compiler: str | None) -> str | None:
         return None
     if stamp is None:
         return None
-    found = targets.current()
+    local = targets.current()
     where = f"{machine.processor()} {machine.current()}"  # the cost models look at it
-    return "\n".join((stamp, sys.version, found.name, repr(found.all_flags), built_by, where))
+    return "\n".join((stamp, sys.version, local.name, repr(local.all_flags), built_by, where))
 
 
 @functools.cache
@@ -192,13 +192,13 @@ def load(name: str) -> list[StoredPlan]:
         return []
 
 
-def checked(graph: Graph, kept: str | None, name: str) -> Graph:
+def checked(graph: Graph, expected: str | None, name: str) -> Graph:
     """A graph that was traced again, if it is what was kept.
 
     Raises:
         RuntimeError: the trace is another one now.
     """
-    if fingerprint(graph) != kept:
+    if fingerprint(graph) != expected:
         raise RuntimeError(
             f"[{name}] its stored plan is not what is traced now\n"
             "hint: flambeau.compiler.cache.clear() forgets it; please report this"
@@ -251,9 +251,9 @@ def places_of(kernels: Sequence[tuple[str, ...]]) -> list[tuple[Any, ...]] | Non
 def _place(keys: tuple[str, ...]) -> tuple[Any, ...] | None:
     for number, level in enumerate(_levels()):
         for key in keys:
-            found = None if level is None else level.find(key)
-            if found is not None:
-                return (number, *found, *keys)
+            entry = None if level is None else level.find(key)
+            if entry is not None:
+                return (number, *entry, *keys)
     return None
 
 

@@ -84,14 +84,14 @@ class Compiler(NamedTuple):
         import shlex
 
         name = blake2b(source.encode(), digest_size=8).hexdigest()
-        kept = cache.directory() / "failed" / f"{name}.c"
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(source)
+        path = cache.directory() / "failed" / f"{name}.c"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
         said = "\n".join(result.stderr.strip().splitlines()[:12])
         example = [*self.command, *self.flags(target), *OBJECT_FLAGS]
         raise CompileError(
-            f"[codegen] the C compiler failed ({result.returncode}): {kept}\n{said}\n"
-            f"hint: run `{shlex.join(example)} -o kernel.o < {kept}`; please report the file"
+            f"[codegen] the C compiler failed ({result.returncode}): {path}\n{said}\n"
+            f"hint: run `{shlex.join(example)} -o kernel.o < {path}`; please report the file"
         )
 
     def link(self, objects: Sequence[str], target: Target, output: str | Path) -> None:
@@ -185,9 +185,9 @@ def _which(name: str) -> str | None:
 def _identity(command: tuple[str, ...], file: str) -> str:
     """Family and version, remembered under the file's path, size and time."""
     key = blake2b(_stamp_of(command, file).encode(), digest_size=16).hexdigest()
-    known = cache.get_blob(key)
-    if known is not None:
-        return known.decode()
+    cached = cache.get_blob(key)
+    if cached is not None:
+        return cached.decode()
     import shlex
     import subprocess
 

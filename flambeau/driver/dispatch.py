@@ -72,9 +72,9 @@ class Source:
         """The Plan of a call: the build function of a native overload."""
         name = self._name(call)
         if name is not None:
-            known = stored.find(name, numbers_of(call))
-            if known is not None:
-                return _Known(self, name, call, known).plan()
+            plan = stored.find(name, numbers_of(call))
+            if plan is not None:
+                return _Known(self, name, call, plan).plan()
         return _Traced(self, name, call).plan()
 
     def _name(self, call: Call) -> str | None:
@@ -209,9 +209,9 @@ class _Traced:
 
     def plan(self) -> Any:
         """The native Plan."""
-        made = self.made
+        result = self.made
         return self.source.make(
-            made.spec, self._backward, graph=made.graph, compile=self._compile, origin=self
+            result.spec, self._backward, graph=result.graph, compile=self._compile, origin=self
         )
 
     def _backward(self) -> Graph:
@@ -227,27 +227,27 @@ class _Traced:
         self, execution: Execution | None = None, kernels: Sequence[tuple[Any, ...]] = ()
     ) -> None:
         """Keeps the plan for the next process; without an execution that is compiled there."""
-        made, name = self.made, self.name
+        result, name = self.made, self.name
         if name is None or self.source.kept >= MAX_KEPT or (self.kept and execution is None):
             return
         self.kept = True
-        mark, spec = self.fingerprint(), stored.marked(made.spec, made.backward)
+        mark, spec = self.fingerprint(), stored.marked(result.spec, result.backward)
         if mark is None or spec is None:
             return
         self.source.kept += 1
         numbers = numbers_of(self.call)
-        plan = stored.StoredPlan(numbers, spec, made.registers, mark, execution, kernels)
+        plan = stored.StoredPlan(numbers, spec, result.registers, mark, execution, kernels)
         stored.save(name, plan)
 
 
 class _Known:
     """A Plan that an earlier process kept."""
 
-    def __init__(self, source: Source, name: str, call: Call, known: stored.StoredPlan) -> None:
+    def __init__(self, source: Source, name: str, call: Call, plan: stored.StoredPlan) -> None:
         self.source = source
         self.name = name
-        self.known = known
-        self.call = with_numbers(call, known.hints)
+        self.known = plan
+        self.call = with_numbers(call, plan.hints)
         self.default = promotion.default_dtype()
 
     def fingerprint(self) -> str:
@@ -277,15 +277,15 @@ class _Known:
             present = promotion.default_dtype()
             promotion.set_default(self.default)
             try:
-                found = _Traced(self.source, self.name, self.call)
+                traced = _Traced(self.source, self.name, self.call)
             finally:
                 promotion.set_default(present)
-        found.kept = True
-        spec, made = self.known.spec, found.made
-        stored.checked(made.graph, self.known.fingerprint, spec.name)
-        if made.backward is not None and spec.backward is not None:
-            stored.checked(made.backward, spec.backward.fingerprint, spec.name)
-        return found
+        traced.kept = True
+        spec, result = self.known.spec, traced.made
+        stored.checked(result.graph, self.known.fingerprint, spec.name)
+        if result.backward is not None and spec.backward is not None:
+            stored.checked(result.backward, spec.backward.fingerprint, spec.name)
+        return traced
 
     def _backward(self) -> Graph:
         return self.traced._backward()

@@ -62,8 +62,8 @@ def _shape_text(name: str, error: ShapeMismatch) -> str:
 
 def _public_text(name: str, error: Exception) -> str:
     """The primitive's message with the dtypes' public names, for the operator."""
-    head, _, rest = str(error).partition("\nhint: ")
-    advice = rest if isinstance(error, UndefinedDtype) else "cast one of them with .to(dtype)"
+    head, _, tail = str(error).partition("\nhint: ")
+    advice = tail if isinstance(error, UndefinedDtype) else "cast one of them with .to(dtype)"
     return _with_public_dtypes(f"[{name}]{head.partition(']')[2]}\nhint: {advice}")
 
 

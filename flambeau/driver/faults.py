@@ -26,17 +26,17 @@ def faults_of(graph: Graph, program: Program) -> tuple[list[Check], bool, list[B
         program: its sizes; those that are compared with are added.
     """
     checks: dict[Check, None] = {}
-    more = False
+    others = False
     for x in topological(o.node for o in graph.outputs):
         record = record_of(x)
         if record.kind == "check":
             check = _check(x, program)
-            more |= check is None
+            others |= check is None
             if check is not None:
                 checks[check] = None
-        more |= record.raises
+        others |= record.raises
     bounds = [bound for k, o in enumerate(graph.outputs) if (bound := _bound(k, o.node, program))]
-    return list(checks), more, bounds
+    return list(checks), others, bounds
 
 
 def _bound(number: int, output: Node, program: Program) -> Bound | None:
@@ -82,11 +82,11 @@ def _check(checked: Node, program: Program) -> Check | None:
         return divisor
     index, exempt = _source(checked.inputs[0]), (_NOTHING, 0)
     if index.op == "where":
-        found = _exempt(*index.inputs)
-        if found is None:
+        parts = _exempt(*index.inputs)
+        if parts is None:
             return None
-        index, *rest = found
-        exempt = (rest[0], rest[1])
+        index, *limits = parts
+        exempt = (limits[0], limits[1])
     if not index.is_input or index.dtype not in _INTEGERS:
         return None
     size = program.register(checked.attribute("size"))
@@ -102,9 +102,9 @@ def _source(x: Node) -> Node:
     return x
 
 
-def _exempt(condition: Node, kept: Node, other: Node) -> tuple[Node, int, int] | None:
+def _exempt(condition: Node, checked: Node, other: Node) -> tuple[Node, int, int] | None:
     """`where(x != value, x, 0)` as (x, how the value is told, value)."""
-    index, zero = _source(kept), _source(other)
+    index, zero = _source(checked), _source(other)
     if condition.op != "ne" or not _is_zero(zero):
         return None
     left, right = (_source(x) for x in condition.inputs)

@@ -88,15 +88,15 @@ def _tensor(spec: Any, dtype: str) -> Any:
     shape = list(spec.shape)
     if spec.layout == "transposed" and len(shape) > 1:
         shape[-1], shape[-2] = shape[-2], shape[-1]
-        made = flambeau.empty(*shape, dtype=kind).transpose(-1, -2)
+        tensor = flambeau.empty(*shape, dtype=kind).transpose(-1, -2)
     elif spec.layout == "sliced" and shape:
         shape[-1] *= 2
-        made = flambeau.empty(*shape, dtype=kind)[..., ::2]
+        tensor = flambeau.empty(*shape, dtype=kind)[..., ::2]
     elif spec.layout == "expanded" and shape:
-        made = flambeau.empty(1, *shape[1:], dtype=kind).expand(*shape)
+        tensor = flambeau.empty(1, *shape[1:], dtype=kind).expand(*shape)
     else:
-        made = flambeau.empty(shape, dtype=kind)
-    return made.requires_grad_() if grad else made
+        tensor = flambeau.empty(shape, dtype=kind)
+    return tensor.requires_grad_() if grad else tensor
 
 
 def _argument(value: Any, dtype: str) -> Any:
@@ -212,7 +212,7 @@ STEPS: dict[str, Callable[[Any], None]] = {
 }
 
 
-def new_kernels(known: Callable[[str], object] = lambda key: False) -> Describe:
+def new_kernels(exists: Callable[[str], object] = lambda key: False) -> Describe:
     """Describes kernels by key and C text, each once, and not those whose key is `known`."""
     target, identity = targets.current(), toolchain.find().identity
     seen: set[str] = set()
@@ -220,7 +220,7 @@ def new_kernels(known: Callable[[str], object] = lambda key: False) -> Describe:
     def describe(kernels: list[Kernel]) -> Iterator[str]:
         for kernel in kernels:
             key = codegen.key_of(kernel, target, identity)
-            if key not in seen and not known(key):
+            if key not in seen and not exists(key):
                 seen.add(key)
                 with suppress(NotImplementedError):
                     yield f"{key}\n{codegen.print_kernel(kernel, target)}"

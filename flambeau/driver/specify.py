@@ -197,9 +197,9 @@ def _output(overload: Overload, trace: Trace, result: Any) -> GraphOutput:
     if options.view or options.returns_self:
         if result.is_input and options.returns_self:
             return GraphOutput(result, None, alias=result.attribute("slot"))
-        found = layout.view_geometry(result, trace.offsets) if options.view else None
-        if found is not None:
-            slot, (_, strides, offset) = found
+        view = layout.view_geometry(result, trace.offsets) if options.view else None
+        if view is not None:
+            slot, (_, strides, offset) = view
             return GraphOutput(result, strides, alias=slot, offset=offset)
     return GraphOutput(result, _strides(options.layout, trace, result))
 
@@ -265,8 +265,8 @@ def _specify(
         unsaved: tensor slots that backward does not read.
     """
     needs = tuple(
-        wanted and CATEGORY[n.dtype] >= 2
-        for wanted, n in zip(trace.requires_grad, trace.inputs, strict=True)
+        needed and CATEGORY[n.dtype] >= 2
+        for needed, n in zip(trace.requires_grad, trace.inputs, strict=True)
     )
     backward: BackwardSpec | None = None
     derived = None
@@ -332,8 +332,8 @@ def _offsets_read(graph: Graph, trace: Trace) -> list[Size]:
     """
     names = {x.name: x for x in trace.offsets.values() if isinstance(x, SizeExpr)}
     computed = topological(o.node for o in graph.outputs if o.alias is None)
-    found = {name for x in computed if not x.is_input for name in symbols_of(x) & names.keys()}
-    return [names[name] for name in sorted(found)]
+    read = {name for x in computed if not x.is_input for name in symbols_of(x) & names.keys()}
+    return [names[name] for name in sorted(read)]
 
 
 def _floating(output: GraphOutput) -> bool:
@@ -380,9 +380,9 @@ def _replayed_output(trace: Trace, value: Node | None) -> GraphOutput:
     if value is None:
         return GraphOutput(ABSENT)
     value = join_parts(value)
-    found = layout.view_geometry(value, trace.offsets)
-    if found is not None:
-        slot, (_, strides, offset) = found
+    view = layout.view_geometry(value, trace.offsets)
+    if view is not None:
+        slot, (_, strides, offset) = view
         if value.is_input:
             return GraphOutput(value, None, alias=slot)
         return GraphOutput(value, strides, alias=slot, offset=offset)

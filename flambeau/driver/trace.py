@@ -58,8 +58,8 @@ class Trace:
             tensors = [self._tensors(entry) for entry in call]
             integers = [self._integers(entry) for entry in call]
             self.arguments = [
-                self._argument(entry, found, sizes)
-                for entry, found, sizes in zip(call, tensors, integers, strict=True)
+                self._argument(entry, nodes, sizes)
+                for entry, nodes, sizes in zip(call, tensors, integers, strict=True)
             ]
         finally:
             pop_environment()
@@ -91,8 +91,8 @@ class Trace:
         if self._again:
             if specialise and hint in (0, 1):
                 return hint
-            found = symbol(name, minimum=2 if specialise else 0)
-            return self.environment.resolve(found)
+            fresh = symbol(name, minimum=2 if specialise else 0)
+            return self.environment.resolve(fresh)
         if specialise and hint in (0, 1):
             self.environment.hints[name] = hint
             return hint
@@ -122,9 +122,9 @@ class Trace:
         slot = len(self.inputs)
         self.offsets[slot] = self._symbol(entry.offset, specialise=False)
         self.requires_grad.append(entry.requires_grad)
-        found = node("input", (), attributes(slot=slot, strides=steps), entry.dtype, shape)
-        self.inputs.append(found)
-        return found
+        leaf = node("input", (), attributes(slot=slot, strides=steps), entry.dtype, shape)
+        self.inputs.append(leaf)
+        return leaf
 
     def _strides(
         self, shape: tuple[Size, ...], strides: Sequence[int], layout: str | tuple[int, ...]

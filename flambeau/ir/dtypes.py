@@ -149,14 +149,14 @@ def minifloat_value(code: int, dtype: str) -> float:
     form = MINIFLOATS[dtype]
     if not form.signed:
         return math.nan if code == 0xFF else math.ldexp(1.0, code - form.bias)
-    rest, sign = code & 0x7F, -1.0 if code & 0x80 else 1.0
+    magnitude, sign = code & 0x7F, -1.0 if code & 0x80 else 1.0
     if code == 0x80 and form.one_zero:
         return math.nan
-    if not form.one_zero and rest > form.largest:
-        return sign * math.inf if form.infinite and rest == form.largest + 1 else math.nan
-    exponent, mantissa = rest >> form.mantissa, rest & ((1 << form.mantissa) - 1)
-    whole = mantissa + (1 << form.mantissa if exponent else 0)
-    return sign * math.ldexp(whole, max(exponent, 1) - form.bias - form.mantissa)
+    if not form.one_zero and magnitude > form.largest:
+        return sign * math.inf if form.infinite and magnitude == form.largest + 1 else math.nan
+    exponent, mantissa = magnitude >> form.mantissa, magnitude & ((1 << form.mantissa) - 1)
+    significand = mantissa + (1 << form.mantissa if exponent else 0)
+    return sign * math.ldexp(significand, max(exponent, 1) - form.bias - form.mantissa)
 
 
 def minifloat_code(value: float, dtype: str) -> int:

@@ -43,12 +43,12 @@ def reshape_groups(old: Shape, new: Shape) -> list[Group]:
 
     Dimensions of extent 1 are left out.
     """
-    found = _groups.get((old, new))
-    if found is None:
+    groups = _groups.get((old, new))
+    if groups is None:
         if len(_groups) > 4096:
             _groups.clear()
-        found = _groups[old, new] = _match(old, new)
-    return found
+        groups = _groups[old, new] = _match(old, new)
+    return groups
 
 
 def _match(old: Shape, new: Shape) -> list[Group]:
@@ -138,13 +138,13 @@ def reshape_strides(shape: Shape, strides: Shape, new: Shape) -> Shape | None:
 
 def refined(shape: Shape, other: Shape) -> Shape:
     """The shape with dimensions split where `other` splits them: neither needs a division then."""
-    found: list[Size] = []
+    sizes: list[Size] = []
     for first, second in reshape_groups(shape, other):
         split = len(first) == 1 and len(second) > 1
         if split and shape[first[0]] != count([other[d] for d in second]):
             split = False  # sizes that only a guard says are equal
-        found.extend(other[d] for d in second) if split else found.extend(shape[d] for d in first)
-    return tuple(found)
+        sizes.extend(other[d] for d in second) if split else sizes.extend(shape[d] for d in first)
+    return tuple(sizes)
 
 
 def span(shape: Shape, strides: Shape) -> Size:

@@ -55,10 +55,10 @@ def sizes_in(value: Any) -> Iterator[SizeExpr]:
 
 def symbols_of(node: Node) -> set[str]:
     """Names of the symbols in a node's shape and attributes."""
-    found: set[str] = set()
+    names: set[str] = set()
     for expression in sizes_in((node.shape, tuple(value for _, value in node.attributes))):
-        found |= free_symbols(expression)
-    return found
+        names |= free_symbols(expression)
+    return names
 
 
 def verify_graph(graph: Graph) -> None:
@@ -68,14 +68,14 @@ def verify_graph(graph: Graph) -> None:
     written in symbols the call provides; outputs have the geometry of their nodes; no two draws
     share a number.
     """
-    known = provided_symbols(graph)
+    provided = provided_symbols(graph)
     draws: dict[tuple[Any, Any], Node] = {}
     for position, leaf in enumerate((*graph.inputs, *graph.scalars)):
         slot = position if position < len(graph.inputs) else position - len(graph.inputs)
         if leaf is not None and leaf.attribute("slot") != slot:
             _fail(graph, leaf, f"leaf {slot} has slot {leaf.attribute('slot')}")
     for node in graph.nodes():
-        wrong = _wrong_with_node(graph, node, known)
+        wrong = _wrong_with_node(graph, node, provided)
         number = (node.attribute("generator"), node.attribute("sequence"))
         if wrong is None and number[1] is not None:
             if draws.setdefault(number, node) is not node:
@@ -90,17 +90,17 @@ def verify_graph(graph: Graph) -> None:
 
 def provided_symbols(graph: Graph) -> set[str]:
     """The call's symbols, and those that are sizes or strides of its tensors."""
-    known = set(graph.symbols)
+    names = set(graph.symbols)
     for leaf in graph.inputs:
         if leaf is not None:
-            known |= symbols_of(leaf)
-    return known
+            names |= symbols_of(leaf)
+    return names
 
 
-def _wrong_with_node(graph: Graph, node: Node, known: set[str]) -> str | None:
+def _wrong_with_node(graph: Graph, node: Node, provided: set[str]) -> str | None:
     if node.dtype not in DTYPES:
         return f"unknown dtype {node.dtype!r}"
-    unknown = symbols_of(node) - known
+    unknown = symbols_of(node) - provided
     if unknown:
         return f"symbols {', '.join(sorted(unknown))} are not the graph's"
     if node.is_input or node.is_scalar:

@@ -183,10 +183,10 @@ class Kernel:
 
     def roots(self) -> list[Node]:
         """Every value that a statement uses directly, in order of appearance."""
-        found: list[Node] = []
+        values: list[Node] = []
         for statement in self.body:
-            found.extend(statement_values(statement))
-        return found
+            values.extend(statement_values(statement))
+        return values
 
     @property
     def takes_rows_per_chunk(self) -> bool:
@@ -295,15 +295,15 @@ def decode_constant(text: str, dtype: str) -> bool | int | float | complex:
 
 def statement_values(statement: Statement) -> list[Node]:
     """Values a statement uses directly: reductions or scans, keeps, stores."""
-    found: list[Node] = []
+    values: list[Node] = []
     if isinstance(statement, (Pass, ReducePass)):
-        found.extend(value for _, _, value in statement.reductions)
+        values.extend(value for _, _, value in statement.reductions)
     if isinstance(statement, Pass):
-        found.extend(value for _, value in statement.keeps)
+        values.extend(value for _, value in statement.keeps)
     if isinstance(statement, ScanPass):
-        found.extend(value for _, _, value in statement.scans)
-    found.extend(value for _, _, value in statement.stores)
-    return found
+        values.extend(value for _, _, value in statement.scans)
+    values.extend(value for _, _, value in statement.stores)
+    return values
 
 
 def value_expression(value: Node) -> Size | None:

@@ -67,8 +67,8 @@ class _Checker:
         self.symbols(kernel.reduce, self.sizes | self.rows)
         if kernel.form in ("map", "row") and kernel.reduce != 1:
             self.fail(f"form {kernel.form} has no k")
-        known = {*DTYPES, "error"}
-        if any(d not in known or a not in ("r", "w", "rw") for d, a in kernel.parameters):
+        dtypes = {*DTYPES, "error"}
+        if any(d not in dtypes or a not in ("r", "w", "rw") for d, a in kernel.parameters):
             self.fail(f"parameters {kernel.parameters}")
         if kernel.form == "template":
             self.template()

@@ -114,8 +114,8 @@ class computed_once(Generic[Value]):  # noqa: N801 - a decorator
     def __get__(self, instance: object | None, owner: type[Any]) -> Value | computed_once[Value]:
         if instance is None:
             return self
-        kept: Value = instance.__dict__.setdefault(self.name, self.function(instance))
-        return kept
+        value: Value = instance.__dict__.setdefault(self.name, self.function(instance))
+        return value
 
 
 # -------------------------------------------------------------------------------------------------
@@ -140,26 +140,26 @@ class Table(dict[Identity, Value]):
         """The one value of this structure: this one, unless another thread entered one."""
         global _entered
         with _making:
-            found = self.setdefault(identity, value)
+            entry = self.setdefault(identity, value)
             _entered += 1
             if _entered >= max(SWEEP_AFTER, _left):
                 sweep()
-        return found
+        return entry
 
 
 def memo() -> dict[Any, Any]:
     """A dict of results of pure functions, which may be emptied at any time."""
-    made: dict[Any, Any] = {}
-    _memos.append(made)
-    return made
+    table: dict[Any, Any] = {}
+    _memos.append(table)
+    return table
 
 
 def sweep() -> None:
     """Empties memos and drops what only tables hold."""
     global _entered, _left
     with _making:
-        for known in _memos:
-            known.clear()
+        for cache in _memos:
+            cache.clear()
         _left = sum(map(len, _tables))
         for _ in range(_ROUNDS):
             for table in _tables:

@@ -32,5 +32,5 @@ def module_of(value: Any) -> str:
     Under the alias (`flambeau.compat`) they say PyTorch's: "torch.nn" for "flambeau.nn".
     """
     name = str(getattr(value, "__module__", None) or "")
-    known = name == "torch" or name.startswith("torch.")
-    return "flambeau" + name.removeprefix("torch") if known else name
+    public = name == "torch" or name.startswith("torch.")
+    return "flambeau" + name.removeprefix("torch") if public else name

@@ -113,18 +113,18 @@ def node(
     """Returns the one node of this structure (creates it on first sight)."""
     inputs = tuple(inputs)
     key = (op, inputs, attributes, dtype, shape)
-    known = _references.get(key)  # `_table.get` without its call
-    if known is not None:
-        found = known()
-        if found is not None:
-            return found
+    reference = _references.get(key)  # `_table.get` without its call
+    if reference is not None:
+        existing = reference()
+        if existing is not None:
+            return existing
     new = Node()
     new.op, new.inputs, new.attributes, new.dtype, new.shape = key
     new.source = source
     with _making:
-        found = _table.get(key)
-        if found is not None:
-            return found
+        existing = _table.get(key)
+        if existing is not None:
+            return existing
         _table[key] = new
     return new
 

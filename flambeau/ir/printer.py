@@ -60,14 +60,14 @@ def _function_name(graph: Graph) -> str:
 
 def _symbol_lines(graph: Graph, order: Iterable[Node]) -> list[str]:
     """Definitions of all symbols, whose extents may use earlier ones."""
-    found: dict[str, SizeExpr] = {}
+    symbols: dict[str, SizeExpr] = {}
 
     def visit(value: Size) -> None:
         if isinstance(value, int):
             return
         if value.kind == "symbol":
             visit(value.extent if value.extent is not None else 0)
-            found.setdefault(value.name, value)
+            symbols.setdefault(value.name, value)
         elif value.kind == "sum":
             for monomial in value.terms:
                 for atom in monomial:
@@ -87,7 +87,7 @@ def _symbol_lines(graph: Graph, order: Iterable[Node]) -> list[str]:
     for guard in graph.guards:
         for side in _condition_sizes(guard):
             visit(side)
-    return [f"{name} = {_symbol(value)}" for name, value in found.items()]
+    return [f"{name} = {_symbol(value)}" for name, value in symbols.items()]
 
 
 def _condition_sizes(guard: Any) -> list[Size]:
@@ -179,10 +179,10 @@ def parse_graph(text: str) -> Graph:
     namespace["__builtins__"] = {}
     with environment(graph_grammar.AssumedSizes()):
         exec(compile(tree, "<graph>", "exec", dont_inherit=True), namespace)
-    found = [value for value in namespace.values() if isinstance(value, Graph)]
-    if len(found) != 1:
-        raise ValueError(f"[parse_graph] {len(found)} programs\nhint: the text must hold one")
-    return found[0]
+    graphs = [value for value in namespace.values() if isinstance(value, Graph)]
+    if len(graphs) != 1:
+        raise ValueError(f"[parse_graph] {len(graphs)} programs\nhint: the text must hold one")
+    return graphs[0]
 
 
 _ALLOWED = (
@@ -262,7 +262,7 @@ def _program(
     symbols: tuple[str, ...] = (),
     guards: tuple[str, ...] = (),
     generators: int = 0,
-    known: dict[str, Any] | None = None,
+    namespace: dict[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Graph]:
     def build(function: Callable[..., Any]) -> Graph:
         leaves = list(function.__annotations__.values())
@@ -270,7 +270,7 @@ def _program(
         inputs = tuple(leaf.node(slot) for slot, leaf in enumerate(tensors))
         numbers = tuple(x.node(k) for k, x in enumerate(leaves[len(tensors) :]))
         results = function(*inputs, *numbers)
-        sizes = {n: v for n, v in (known or {}).items() if isinstance(v, SizeExpr)}
+        sizes = {n: v for n, v in (namespace or {}).items() if isinstance(v, SizeExpr)}
         return Graph(
             symbols=symbols,
             inputs=inputs,
@@ -308,5 +308,5 @@ def _namespace() -> dict[str, Any]:
         "output": _result(True),
         "saved": _result(False),
     }
-    namespace["program"] = lambda **options: _program(**options, known=namespace)
+    namespace["program"] = lambda **options: _program(**options, namespace=namespace)
     return namespace

@@ -201,8 +201,8 @@ def _cat(value: Node) -> str | None:
         if operand.dtype != value.dtype:
             return f"part {number} is {operand.dtype}"
         extent = add(extent, operand.shape[dimension])
-    whole = (*value.shape[:dimension], extent, *value.shape[dimension + 1 :])
-    return None if same_shape(whole, value.shape) else f"its parts give {whole}"
+    shape = (*value.shape[:dimension], extent, *value.shape[dimension + 1 :])
+    return None if same_shape(shape, value.shape) else f"its parts give {shape}"
 
 
 def _blocks(value: Node) -> str | None:

@@ -173,8 +173,8 @@ def _replace(
         for monomial, factor in a.terms.items():
             result = result + prod([factor, *(_replace(x, lookup, memo) for x in monomial)])
     else:
-        found = lookup(a)
-        result = found if found is not None else _replace_inside(a, lookup, memo)
+        value = lookup(a)
+        result = value if value is not None else _replace_inside(a, lookup, memo)
     memo[a] = result
     return result
 
@@ -244,12 +244,12 @@ def estimate(a: Size, values: Mapping[str, int], default: int) -> int:
     """
     if isinstance(a, int):
         return a
-    known = {name: values.get(name, default) for name in free_symbols(a)}
+    assumed = {name: values.get(name, default) for name in free_symbols(a)}
     try:
-        found = evaluate(a, known)
+        result = evaluate(a, assumed)
     except ZeroDivisionError:
         return default
-    return found if found >= 0 else default
+    return result if result >= 0 else default
 
 
 def affine_in(a: Size, names: Iterable[str]) -> tuple[dict[str, Size], Size] | None:
@@ -258,19 +258,19 @@ def affine_in(a: Size, names: Iterable[str]) -> tuple[dict[str, Size], Size] | N
     Returns None where `a` is not affine in the names together. Names that do not occur are left
     out of the dictionary.
     """
-    wanted = frozenset(names)
+    variables = frozenset(names)
     factors: dict[str, Terms] = {}
-    rest: Terms = {}
+    offset: Terms = {}
     for monomial, number in terms_of(a).items():
-        inside = [atom for atom in monomial if not wanted.isdisjoint(free_symbols(atom))]
+        inside = [atom for atom in monomial if not variables.isdisjoint(free_symbols(atom))]
         if not inside:
-            rest[monomial] = number
+            offset[monomial] = number
         elif len(inside) > 1 or inside[0].kind != "symbol":
             return None
         else:
             reduced = tuple(atom for atom in monomial if atom is not inside[0])
             factors.setdefault(inside[0].name, {})[reduced] = number
-    return {name: from_terms(terms) for name, terms in factors.items()}, from_terms(rest)
+    return {name: from_terms(terms) for name, terms in factors.items()}, from_terms(offset)
 
 
 def coefficient(a: Size, name: str) -> Size | None:

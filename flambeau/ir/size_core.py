@@ -60,8 +60,8 @@ class SizeExpr:
         """Return the sum."""
         kind = type(other)
         if kind is SizeExpr or kind is int:
-            found = _ADD.get((self, other))
-            return found if found is not None else _add(self, other)
+            total = _ADD.get((self, other))
+            return total if total is not None else _add(self, other)
         return add(self, int(other)) if isinstance(other, int) else NotImplemented
 
     __radd__ = __add__
@@ -70,8 +70,8 @@ class SizeExpr:
         """Return the product."""
         kind = type(other)
         if kind is SizeExpr or kind is int:
-            found = _MUL.get((self, other))
-            return found if found is not None else _mul(self, other)
+            product = _MUL.get((self, other))
+            return product if product is not None else _mul(self, other)
         return mul(self, int(other)) if isinstance(other, int) else NotImplemented
 
     __rmul__ = __mul__
@@ -185,9 +185,9 @@ def symbol(name: str, *, minimum: int = 0, extent: Size | None = None) -> SizeEx
         minimum: the least value the symbol may have.
         extent: exclusive upper bound, possibly symbolic (a loop variable's extent), if any.
     """
-    found = _SYMBOLS.get((name, minimum, extent))
-    if found is not None:
-        return found
+    existing = _SYMBOLS.get((name, minimum, extent))
+    if existing is not None:
+        return existing
     if not name.isidentifier() or not name.isascii():
         raise ValueError(f"[size] a symbol's name must be an ASCII identifier: {name!r}")
     node = _new("symbol")
@@ -199,9 +199,9 @@ def symbol(name: str, *, minimum: int = 0, extent: Size | None = None) -> SizeEx
 
 
 def _opaque(kind: Kind, operands: tuple[Size, ...]) -> SizeExpr:
-    found = _OPAQUE.get((kind, operands))
-    if found is not None:
-        return found
+    existing = _OPAQUE.get((kind, operands))
+    if existing is not None:
+        return existing
     node = _new(kind, operands)
     node.key = f"~{kind}({','.join(map(_key, operands))})"
     return _OPAQUE.enter((kind, operands), node)
@@ -218,9 +218,9 @@ def from_terms(terms: Polynomial) -> Size:
         if factor == 1 and len(monomial) == 1:
             return monomial[0]
     identity = frozenset(terms.items())
-    found = _SUMS.get(identity)
-    if found is not None:
-        return found
+    existing = _SUMS.get(identity)
+    if existing is not None:
+        return existing
     if any(atom.kind == "mod" for monomial in terms for atom in monomial):
         recombined = _recombine(terms)
         if recombined is not None:
@@ -319,8 +319,8 @@ def floordiv(a: Size, b: Size) -> Size:
     """
     if isinstance(a, int) and isinstance(b, int):
         return a // b
-    found = _FLOORDIV.get((a, b))
-    return found if found is not None else _remember(_FLOORDIV, a, b, _floordiv(a, b))
+    cached = _FLOORDIV.get((a, b))
+    return cached if cached is not None else _remember(_FLOORDIV, a, b, _floordiv(a, b))
 
 
 def _floordiv(a: Size, b: Size) -> Size:
@@ -332,23 +332,23 @@ def _floordiv(a: Size, b: Size) -> Size:
         if cancelled is not None:
             return floordiv(*cancelled[1:])
         return _opaque("floordiv", (a, b))
-    quotient, rest = _split(a, b)
+    quotient, left = _split(a, b)
     if quotient != 0:
-        return quotient + floordiv(rest, b)
-    constant = _constant_quotient(rest, b)
+        return quotient + floordiv(left, b)
+    constant = _constant_quotient(left, b)
     if constant is not None:
         return constant
-    factored = _factor_out(rest, b)
+    factored = _factor_out(left, b)
     if factored is not None:
         _, quotient, _, divisor = factored
         return floordiv(quotient, divisor)
-    if isinstance(rest, SizeExpr) and rest.kind == "floordiv" and is_positive(rest.operands[1]):
-        return floordiv(rest.operands[0], rest.operands[1] * b)
-    if isinstance(rest, SizeExpr) and rest.kind == "mod" and is_positive(rest.operands[1]):
-        multiple, remainder = _split(rest.operands[1], b)
+    if isinstance(left, SizeExpr) and left.kind == "floordiv" and is_positive(left.operands[1]):
+        return floordiv(left.operands[0], left.operands[1] * b)
+    if isinstance(left, SizeExpr) and left.kind == "mod" and is_positive(left.operands[1]):
+        multiple, remainder = _split(left.operands[1], b)
         if remainder == 0 and is_positive(multiple):
-            return mod(floordiv(rest.operands[0], b), multiple)
-    return _opaque("floordiv", (rest, b))
+            return mod(floordiv(left.operands[0], b), multiple)
+    return _opaque("floordiv", (left, b))
 
 
 def mod(a: Size, b: Size) -> Size:
@@ -359,8 +359,8 @@ def mod(a: Size, b: Size) -> Size:
     """
     if isinstance(a, int) and isinstance(b, int):
         return a % b
-    found = _MOD.get((a, b))
-    return found if found is not None else _remember(_MOD, a, b, _mod(a, b))
+    cached = _MOD.get((a, b))
+    return cached if cached is not None else _remember(_MOD, a, b, _mod(a, b))
 
 
 def _mod(a: Size, b: Size) -> Size:
@@ -373,19 +373,19 @@ def _mod(a: Size, b: Size) -> Size:
             factor: Size = cancelled[0]
             return factor * mod(*cancelled[1:])
         return _opaque("mod", (a, b))
-    _, rest = _split(a, b)
-    constant = _constant_quotient(rest, b)
+    _, left = _split(a, b)
+    constant = _constant_quotient(left, b)
     if constant is not None:
-        return sub(rest, constant * b)
-    factored = _factor_out(rest, b)
+        return sub(left, constant * b)
+    factored = _factor_out(left, b)
     if factored is not None:
         factor, quotient, remainder, divisor = factored
         return factor * mod(quotient, divisor) + remainder
-    if isinstance(rest, SizeExpr):
-        unwrapped = _without_inner_mod(rest, b)
-        if unwrapped is not rest and (is_non_negative(unwrapped) or not is_non_negative(rest)):
+    if isinstance(left, SizeExpr):
+        unwrapped = _without_inner_mod(left, b)
+        if unwrapped is not left and (is_non_negative(unwrapped) or not is_non_negative(left)):
             return mod(unwrapped, b)
-    return _opaque("mod", (rest, b))
+    return _opaque("mod", (left, b))
 
 
 def ceildiv(a: Size, b: Size) -> Size:
@@ -418,9 +418,9 @@ def _split(a: Size, b: Size) -> tuple[Size, Size]:
             "flambeau.ir.size_factors"
         ).polynomial_division  # not needed by an import
 
-        quotient, rest = polynomial_division(terms_of(a), b)
-        exact = rest == 0 or (quotient != 0 and _constant_quotient(rest, b) is not None)
-        return (quotient, rest) if exact else (0, a)
+        quotient, remnant = polynomial_division(terms_of(a), b)
+        exact = remnant == 0 or (quotient != 0 and _constant_quotient(remnant, b) is not None)
+        return (quotient, remnant) if exact else (0, a)
     [(divisor_monomial, divisor_factor)] = divisor.items()
     quotients: Terms = {}
     for monomial, factor in terms_of(a).items():
@@ -430,19 +430,19 @@ def _split(a: Size, b: Size) -> tuple[Size, Size]:
         if reduced is not None and count:
             quotients[reduced] = count
     quotient = from_terms(quotients)
-    rest = sub(a, quotient * b)
-    if quotient == 0 or _is_safe_rest(a, rest, b):
-        return quotient, rest
+    remnant = sub(a, quotient * b)
+    if quotient == 0 or _is_safe_rest(a, remnant, b):
+        return quotient, remnant
     constant = quotients.pop((), 0)
-    quotient, rest = from_terms(quotients), rest + constant * b
-    return (quotient, rest) if _is_safe_rest(a, rest, b) else (0, a)
+    quotient, remnant = from_terms(quotients), remnant + constant * b
+    return (quotient, remnant) if _is_safe_rest(a, remnant, b) else (0, a)
 
 
-def _is_safe_rest(a: Size, rest: Size, b: Size) -> bool:
+def _is_safe_rest(a: Size, remnant: Size, b: Size) -> bool:
     """Tell whether going from `a // b` to `rest // b` makes no non-negative numerator negative."""
-    if is_non_negative(rest) or not is_non_negative(a):
+    if is_non_negative(remnant) or not is_non_negative(a):
         return True
-    return _constant_quotient(rest, b) is not None
+    return _constant_quotient(remnant, b) is not None
 
 
 def truncate(a: int, b: int) -> int:
@@ -497,9 +497,9 @@ def _factor_out(a: Size, b: Size) -> tuple[Size, Size, Size, Size] | None:
                 multiple[reduced] = factor // number
         factored = from_terms(factor_terms)
         quotient = from_terms({m: c for m, c in multiple.items() if c})
-        rest = sub(a, factored * quotient)
-        if _constant_quotient(rest, factored) == 0:
-            return factored, quotient, rest, _split(b, factored)[0]
+        remnant = sub(a, factored * quotient)
+        if _constant_quotient(remnant, factored) == 0:
+            return factored, quotient, remnant, _split(b, factored)[0]
     return None
 
 
@@ -533,17 +533,17 @@ def _recombine(terms: Polynomial) -> Size | None:
         if isinstance(quotient, SizeExpr) and quotient.kind == "floordiv":
             part = factor * divisor * quotient
             if _contains(terms, part):
-                rest = _subtract(terms, part, factor * atom)
-                return rest + factor * x
-    positive = [found for found in remainders if is_positive(found[0].operands[1])]
+                others = _subtract(terms, part, factor * atom)
+                return others + factor * x
+    positive = [pair for pair in remainders if is_positive(pair[0].operands[1])]
     for low, factor in positive:
         for high, other in positive:
             if high is low or other != factor * low.operands[1]:
                 continue
-            whole = low.operands[1] * high.operands[0] + low
-            if (low,) not in terms_of(whole):
-                rest = _subtract(terms, factor * low, other * high)
-                return rest + factor * mod(whole, low.operands[1] * high.operands[1])
+            joined = low.operands[1] * high.operands[0] + low
+            if (low,) not in terms_of(joined):
+                others = _subtract(terms, factor * low, other * high)
+                return others + factor * mod(joined, low.operands[1] * high.operands[1])
     return None
 
 
@@ -579,19 +579,19 @@ def maximum(*sizes: Size) -> Size:
 
 
 def _extreme(kind: Literal["min", "max"], sizes: Iterable[Size]) -> Size:
-    kept: list[Size] = []
+    extremes: list[Size] = []
     for size in sizes:
         same = isinstance(size, SizeExpr) and size.kind == kind
         for operand in size.operands if same and isinstance(size, SizeExpr) else (size,):
-            if any(_at_most(kind, other, operand) for other in kept):
+            if any(_at_most(kind, other, operand) for other in extremes):
                 continue
-            kept = [other for other in kept if not _at_most(kind, operand, other)]
-            kept.append(operand)
-    if len(kept) == 1:
-        return kept[0]
-    if not kept:
+            extremes = [other for other in extremes if not _at_most(kind, operand, other)]
+            extremes.append(operand)
+    if len(extremes) == 1:
+        return extremes[0]
+    if not extremes:
         raise ValueError(f"[size] {kind} of no sizes")
-    return _opaque(kind, tuple(sorted(kept, key=_key)))
+    return _opaque(kind, tuple(sorted(extremes, key=_key)))
 
 
 def _at_most(kind: Literal["min", "max"], a: Size, b: Size) -> bool:
@@ -610,11 +610,11 @@ def lower_bound(a: Size) -> int | None:
     try:
         return _LOWER[a]  # another thread may empty it
     except KeyError:
-        found = _search_lower_bound(a, _SEARCH_DEPTH)
+        bound = _search_lower_bound(a, _SEARCH_DEPTH)
     if len(_LOWER) >= _MEMO_LIMIT:
         _LOWER.clear()
-    _LOWER[a] = found
-    return found
+    _LOWER[a] = bound
+    return bound
 
 
 def upper_bound(a: Size) -> int | None:
@@ -647,11 +647,11 @@ def _atom_lower_bound(atom: SizeExpr) -> int | None:
     if atom.kind == "symbol":
         return atom.least
     lows = [lower_bound(operand) for operand in atom.operands]
-    known = [low for low in lows if low is not None]
+    finite = [low for low in lows if low is not None]
     if atom.kind == "max":
-        return max(known, default=None)
+        return max(finite, default=None)
     if atom.kind == "min":
-        return min(known) if len(known) == len(lows) else None
+        return min(finite) if len(finite) == len(lows) else None
     if lows[1] is None or lows[1] < 1:
         return None
     if atom.kind == "mod":
@@ -667,11 +667,11 @@ def _atom_upper_bound(atom: SizeExpr) -> int | None:
         high = None if atom.extent is None else upper_bound(atom.extent)
         return None if high is None else high - 1
     highs = [upper_bound(operand) for operand in atom.operands]
-    known = [high for high in highs if high is not None]
+    finite = [high for high in highs if high is not None]
     if atom.kind == "min":
-        return min(known, default=None)
+        return min(finite, default=None)
     if atom.kind == "max":
-        return max(known) if len(known) == len(highs) else None
+        return max(finite) if len(finite) == len(highs) else None
     low = lower_bound(atom.operands[1])
     if low is None or low < 1:
         return None
@@ -754,12 +754,12 @@ def _relaxations(a: SizeExpr) -> Iterator[tuple[Size, Size]]:
         sign = 1 if _plainly_non_negative(factor) else -1
         if sign < 0 and not _plainly_non_negative(negated):
             continue
-        rest = sub(a, factor * atom)
-        found = False
+        others = sub(a, factor * atom)
+        relaxed = False
         for bound, scale in _atom_limits(atom, sign):
-            found = True
-            yield factor * bound + scale * rest, scale
-        if found and sign < 0:
+            relaxed = True
+            yield factor * bound + scale * others, scale
+        if relaxed and sign < 0:
             return  # an upper limit must be used somewhere; the order does not matter
 
 

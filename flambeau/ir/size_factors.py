@@ -30,8 +30,8 @@ def cancel(a: Size, b: Size) -> tuple[Size, Size, Size] | None:
     if isinstance(a, int) and a == 0:
         return b, 0, 1
     if isinstance(b, SizeExpr):
-        quotient, rest = polynomial_division(terms_of(a), b)
-        if isinstance(rest, int) and rest == 0:
+        quotient, remnant = polynomial_division(terms_of(a), b)
+        if isinstance(remnant, int) and remnant == 0:
             return b, quotient, 1
     content, common = 0, None
     for monomial, factor in (*terms_of(a).items(), *terms_of(b).items()):
@@ -59,15 +59,15 @@ def polynomial_division(a: Polynomial, b: Size) -> tuple[Size, Size]:
     divisor = terms_of(b)
     lead = max(divisor, key=order)
     quotient: Size = 0
-    rest: Size = from_terms(dict(a))
+    remnant: Size = from_terms(dict(a))
     for _ in range(32):
-        for monomial in sorted(terms_of(rest), key=order, reverse=True):
+        for monomial in sorted(terms_of(remnant), key=order, reverse=True):
             reduced = divide_monomial(monomial, lead)
-            count = truncate(terms_of(rest)[monomial], divisor[lead])
+            count = truncate(terms_of(remnant)[monomial], divisor[lead])
             if reduced is not None and count:
                 step = from_terms({reduced: count})
-                quotient, rest = quotient + step, sub(rest, step * b)
+                quotient, remnant = quotient + step, sub(remnant, step * b)
                 break
         else:
             break
-    return quotient, rest
+    return quotient, remnant

@@ -33,12 +33,12 @@ def falls_below(a: SizeExpr, limit: int) -> bool:
 def _values(a: Size) -> Values:
     if isinstance(a, int):
         return (a,) * POINTS
-    found = _KNOWN.get(a)
-    if found is None:
+    values = _KNOWN.get(a)
+    if values is None:
         if len(_KNOWN) >= _LIMIT:
             _KNOWN.clear()
-        found = _KNOWN[a] = _computed(a)
-    return found
+        values = _KNOWN[a] = _computed(a)
+    return values
 
 
 def _computed(a: SizeExpr) -> Values:
@@ -88,13 +88,13 @@ def _mod(x: int | None, y: int | None) -> int | None:
 
 
 def _least(*values: int | None) -> int | None:
-    known = [value for value in values if value is not None]
-    return min(known) if len(known) == len(values) else None
+    finite = [value for value in values if value is not None]
+    return min(finite) if len(finite) == len(values) else None
 
 
 def _greatest(*values: int | None) -> int | None:
-    known = [value for value in values if value is not None]
-    return max(known) if len(known) == len(values) else None
+    finite = [value for value in values if value is not None]
+    return max(finite) if len(finite) == len(values) else None
 
 
 _OPERATIONS: dict[str, Callable[..., int | None]]

@@ -101,9 +101,9 @@ def _intern(
     operator: Relation, left: Size, right: Size, conditions: tuple[Condition, ...] = ()
 ) -> Condition:
     identity = (operator, left, right, conditions)
-    found = _CONDITIONS.get(identity)
-    if found is not None:
-        return found
+    existing = _CONDITIONS.get(identity)
+    if existing is not None:
+        return existing
     node = Condition.__new__(Condition)
     node.operator, node.left, node.right, node.conditions = identity
     return _CONDITIONS.enter(identity, node)
@@ -117,14 +117,14 @@ def eq(a: Size, b: Size) -> Truth:
     """Return the condition `a == b`, or its value where that is known."""
     if isinstance(a, SizeExpr) and a.kind == "symbol" and a.extent is None and isinstance(b, int):
         return a.least <= b and _intern("==", a, b)  # a register: the most frequent case
-    known = _size.known_equal(a, b)
-    return known if known is not None else _equality("==", _size.sub(a, b))
+    truth = _size.known_equal(a, b)
+    return truth if truth is not None else _equality("==", _size.sub(a, b))
 
 
 def ne(a: Size, b: Size) -> Truth:
     """Return the condition `a != b`, or its value where that is known."""
-    known = _size.known_equal(a, b)
-    return not known if known is not None else _equality("!=", _size.sub(a, b))
+    equal = _size.known_equal(a, b)
+    return not equal if equal is not None else _equality("!=", _size.sub(a, b))
 
 
 def le(a: Size, b: Size) -> Truth:
@@ -394,20 +394,20 @@ class Program:
             KeyError: if a symbol is not an input.
             OverflowError: if a constant does not fit 64 bits.
         """
-        found = self._registers.get(value)
-        if found is None:
-            found = self._registers[value] = self._lower(value)
-        return found
+        register = self._registers.get(value)
+        if register is None:
+            register = self._registers[value] = self._lower(value)
+        return register
 
     def _emit(self, opcode: int, a: int, b: int = 0) -> int:
         if opcode in (Opcode.ADD, Opcode.MUL) and a > b:
             a, b = b, a
         instruction = (int(opcode), a, b)
-        found = self._emitted.get(instruction)
-        if found is None:
-            found = self._emitted[instruction] = len(self)
+        register = self._emitted.get(instruction)
+        if register is None:
+            register = self._emitted[instruction] = len(self)
             self.instructions.append(instruction)
-        return found
+        return register
 
     def _constant(self, value: int) -> int:
         if not -(1 << 63) <= value < 1 << 63:
@@ -493,8 +493,8 @@ def _step(opcode: int, x: int, y: int) -> int:
     arithmetic = (x + y, x - y, x * y)
     if opcode <= Opcode.MUL:
         return arithmetic[opcode - Opcode.ADD]
-    rest = (min(x, y), max(x, y), x == y, x != y, x < y, x <= y, x and y, x or y)
-    return int(rest[opcode - Opcode.MIN])
+    results = (min(x, y), max(x, y), x == y, x != y, x < y, x <= y, x and y, x or y)
+    return int(results[opcode - Opcode.MIN])
 
 
 # --------------------------------------------------------------------------------------------------
@@ -583,9 +583,9 @@ class ShapeEnvironment:
 
     def truth(self, condition: Truth) -> bool:
         """Return the truth of a condition, recording a guard where it depends on the example."""
-        known = self.known(condition)
-        if known is not None:
-            return known
+        answer = self.known(condition)
+        if answer is not None:
+            return answer
         resolved = self.resolve_condition(condition)
         value = evaluate_condition(resolved, self.hints)
         holding = resolved if value else not_(resolved)
@@ -633,7 +633,7 @@ class ShapeEnvironment:
             atom, value = replacement
             step = {atom: value}
             self._replacements = {
-                known: _size.replace_atoms(old, step) for known, old in self._replacements.items()
+                key: _size.replace_atoms(old, step) for key, old in self._replacements.items()
             }
             self._replacements[atom] = value
             named = _size.free_symbols(atom)
@@ -657,13 +657,13 @@ class ShapeEnvironment:
             if len(monomial) != 1 or abs(factor) != 1:
                 continue
             [atom] = monomial
-            rest = _size.sub(atom, factor * _as_expression(difference))
-            if _occurs(atom, rest) or _knows_less(rest, atom):
+            others = _size.sub(atom, factor * _as_expression(difference))
+            if _occurs(atom, others) or _knows_less(others, atom):
                 continue
             # Prefer symbols; of those the one that knows least, and of equals the latest.
             rank = (atom.kind == "symbol", -atom.least, order.get(atom.name, -1))
             if best is None or rank > best[0]:
-                best = rank, atom, rest
+                best = rank, atom, others
         return None if best is None else best[1:]
 
 
@@ -699,22 +699,22 @@ def _slack(condition: Condition) -> Size | None:
     return None
 
 
-def _implies(known: Condition, wanted: Condition) -> bool:
+def _implies(premise: Condition, claim: Condition) -> bool:
     """Tell whether one condition plainly implies another; False means only that it is not plain."""
-    if known is wanted:
+    if premise is claim:
         return True
-    if wanted.operator == "or":
-        return any(_implies(known, part) for part in wanted.conditions)
-    available, needed = _slack(known), _slack(wanted)
-    if known.operator == "==":
-        available = _size.sub(known.right, known.left)
+    if claim.operator == "or":
+        return any(_implies(premise, part) for part in claim.conditions)
+    available, needed = _slack(premise), _slack(claim)
+    if premise.operator == "==":
+        available = _size.sub(premise.right, premise.left)
     if available is None:
         return False
-    directions = (available, -available) if known.operator == "==" else (available,)
+    directions = (available, -available) if premise.operator == "==" else (available,)
     if needed is not None:
         return any(_never_negative(_size.sub(needed, e)) for e in directions)
-    if wanted.operator == "!=":
-        gap = _size.sub(wanted.left, wanted.right)
+    if claim.operator == "!=":
+        gap = _size.sub(claim.left, claim.right)
         return any(
             _never_negative(_size.sub(side, e) - 1) for side in (gap, -gap) for e in directions
         )

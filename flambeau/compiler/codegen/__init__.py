@@ -137,8 +137,8 @@ def build(kernels: Sequence[Kernel], begun: Build | None = None) -> list[KernelH
     if _collected is not None:
         _collected.extend(kernels)
         return [nothing()] * len(kernels)
-    known = [_handles.get((kernel.text(), target.name)) for kernel in kernels]
-    present = [handle for handle in known if handle is not None]
+    handles = [_handles.get((kernel.text(), target.name)) for kernel in kernels]
+    present = [handle for handle in handles if handle is not None]
     return present if len(present) == len(kernels) else (begun or Build(target)).finish(kernels)
 
 

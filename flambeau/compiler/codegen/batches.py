@@ -111,10 +111,10 @@ class Batches:
                 return [Library(_symbols(units[0]), self._library(units[0]))]
             for unit in units:
                 self._submit(unit)
-            made = [Library(_symbols(u), future.result()) for u, future in self._libraries]
+            built = [Library(_symbols(u), future.result()) for u, future in self._libraries]
             if self._units:
-                made.append(self._linked())
-            return made
+                built.append(self._linked())
+            return built
         finally:
             self.close()
 
@@ -183,8 +183,8 @@ class Batches:
         paths = [future.result() for _, future in self._units]
         parts = [part for unit, _ in self._units for part in unit]
         for name in _objects(parts):
-            known = self._objects[name]
-            paths.append(known if isinstance(known, str) else known.result())
+            object_file = self._objects[name]
+            paths.append(object_file if isinstance(object_file, str) else object_file.result())
         path = self._path("linked.so")
         toolchain.find().link(paths, self.target, path)
         with open(path, "rb") as file:

@@ -173,8 +173,8 @@ def attention(values: list[Node], reads: Reads, choice: str = "default") -> list
     if blocking.segments:
         few = minimum(1, floordiv(problem.tile.rows, maximum(problem.rows, 1)))
     calls = [_many(problem, blocking.tiles), *_few(problem, few)]
-    for call, wanted in zip(calls, (sub(1, few), few, few)):
-        call.chunks = mul(wanted, call.chunks)
+    for call, factor in zip(calls, (sub(1, few), few, few)):
+        call.chunks = mul(factor, call.chunks)
     return [call for call in calls if call.chunks != 0] or calls[:1]
 
 
@@ -209,23 +209,23 @@ def attention_backward(
     `BACKWARD`."""
     problem = _Problem(values, reads)
     heads = mul(problem.batch, problem.key_heads)
-    whole = minimum(1, floordiv(heads, min(machine.current().cores, MOST_CORES)))
+    joint = minimum(1, floordiv(heads, min(machine.current().cores, MOST_CORES)))
     forced = BACKWARD[choice].whole
-    whole = whole if forced is None else int(forced)
-    whole = 1 if problem.dropout else whole
-    apart = mul(sub(1, whole), heads)
+    joint = joint if forced is None else int(forced)
+    joint = 1 if problem.dropout else joint
+    apart = mul(sub(1, joint), heads)
     chunks = (
-        mul(whole, heads),
+        mul(joint, heads),
         mul(apart, ceildiv(problem.rows, ROWS)),
         mul(apart, ceildiv(problem.keys, KEYS)),
     )
     needed = (problem.wanted, problem.wanted & {"query"}, problem.wanted - {"query"})
-    wanted = {f"of_{name}": int(name in problem.wanted) for name in RESULTS["attention_backward"]}
+    flags = {f"of_{name}": int(name in problem.wanted) for name in RESULTS["attention_backward"]}
     calls: list[RoutineCall] = []
     for mode, count in enumerate(chunks[:1] if problem.dropout else chunks):
         block_rows = mul(ceildiv(problem.rows, ROWS), ROWS) if mode == 0 else ROWS
         call = problem.launch(
-            "attention_backward", {"mode": mode, **wanted}, products=3, block_rows=block_rows
+            "attention_backward", {"mode": mode, **flags}, products=3, block_rows=block_rows
         )
         call.chunks = count if needed[mode] else 0
         calls.append(call)

@@ -63,13 +63,13 @@ class Accesses:
 
     def factor(self, expression: Size, axis: str) -> Size | None:
         """Stride along an axis; None where unknown."""
-        found = self.affine(expression)
-        return None if found is None else found[0].get(axis, 0)
+        affine = self.affine(expression)
+        return None if affine is None else affine[0].get(axis, 0)
 
     def rank(self, expression: Size) -> int:
         """Number of axes an address depends on; an index that is data stands for two of them."""
-        found = self.affine(expression)
-        return 0 if found is None else len(found[0]) + 2 * _is_indirect(expression)
+        affine = self.affine(expression)
+        return 0 if affine is None else len(affine[0]) + 2 * _is_indirect(expression)
 
 
 def choose(accesses: Accesses) -> Axes:
@@ -190,12 +190,12 @@ def _store_order(accesses: Accesses, names: list[str]) -> list[str]:
     ordered = [following]
     stride: Size = accesses.domain.axes[following]
     while remaining:
-        found = next((name for name in remaining if factors[name] == stride), None)
-        if found is None:
+        axis = next((name for name in remaining if factors[name] == stride), None)
+        if axis is None:
             break
-        remaining.remove(found)
-        ordered.append(found)
-        stride = stride * accesses.domain.axes[found]
+        remaining.remove(axis)
+        ordered.append(axis)
+        stride = stride * accesses.domain.axes[axis]
     return remaining + ordered[::-1]
 
 
@@ -228,13 +228,13 @@ def _dense_together(
     for expression in expressions:
         if isinstance(expression, int):
             continue
-        found = accesses.affine(expression)
-        if found is None:
+        affine = accesses.affine(expression)
+        if affine is None:
             symbols = free_symbols(expression)
             if outer in symbols or inner in symbols:
                 return False
             continue
-        factors = found[0]
+        factors = affine[0]
         if factors.get(outer, 0) != factors.get(inner, 0) * extent:
             return False
     special = accesses.domain.special_extent

@@ -100,23 +100,23 @@ class Sizes:
             varying = varying or self.varying
             if not varying or expression in FIXED_INTEGERS:
                 return expression
-        found = self.arguments.get(expression)
-        if found is None:
+        number = self.arguments.get(expression)
+        if number is None:
             least = 0 if is_non_negative(expression) else -(1 << 62)
             if isinstance(expression, int) and expression > 0:
                 least = min(FIXED_LIMIT, expression)
-            found = symbol(f"n{self.first + len(self.arguments)}", minimum=least)
-            self.arguments[expression] = found
-        return found
+            number = symbol(f"n{self.first + len(self.arguments)}", minimum=least)
+            self.arguments[expression] = number
+        return number
 
     def abstract(self, expression: Size, loops: frozenset[str]) -> Size:
         """The expression over loop symbols and size arguments only."""
         if isinstance(expression, int):
             return self.argument(expression)
-        found = self._memo.get(expression)
-        if found is None:
-            found = self._memo[expression] = self._abstract(expression, loops)
-        return found
+        result = self._memo.get(expression)
+        if result is None:
+            result = self._memo[expression] = self._abstract(expression, loops)
+        return result
 
     def _abstract(self, expression: SizeExpr, loops: frozenset[str]) -> Size:
         if loops.isdisjoint(free_symbols(expression)):
@@ -129,9 +129,9 @@ class Sizes:
         invariants: dict[tuple[SizeExpr, ...], dict[tuple[SizeExpr, ...], int]] = {}
         for monomial, factor in expression.terms.items():
             looping = tuple(a for a in monomial if not loops.isdisjoint(free_symbols(a)))
-            rest = tuple(a for a in monomial if loops.isdisjoint(free_symbols(a)))
+            others = tuple(a for a in monomial if loops.isdisjoint(free_symbols(a)))
             terms = invariants.setdefault(looping, {})
-            terms[rest] = terms.get(rest, 0) + factor
+            terms[others] = terms.get(others, 0) + factor
         total: Size = 0
         for looping in sorted(invariants, key=lambda atoms: [a.key for a in atoms]):
             part = self.argument(from_terms(invariants[looping]))
@@ -190,13 +190,13 @@ class Builder:
 
     def _roots(self) -> list[Node]:
         """Stored members; those that would only write what is there already are dropped."""
-        kept = {}
+        stores = {}
         for value, places in self.stores.items():
             left = [p for p in places if not self._is_there(value, p)]
             if left:
-                kept[value] = left
-        self.stores = kept
-        return list(kept)
+                stores[value] = left
+        self.stores = stores
+        return list(stores)
 
     def _position(self, value: Node, place: Place) -> Size:
         index = self.domain.position(value.shape, self.members[value].level)
@@ -281,23 +281,23 @@ class Builder:
     def _rewrite(self, expression: Size) -> Size:
         if isinstance(expression, int):
             return self.sizes.argument(expression)
-        found = self._rewritten.get(expression)
-        if found is None:
-            found = self._rewritten[expression] = self._rewrite_new(expression)
-        return found
+        result = self._rewritten.get(expression)
+        if result is None:
+            result = self._rewritten[expression] = self._rewrite_new(expression)
+        return result
 
     def _rewrite_new(self, expression: SizeExpr) -> Size:
         affine = self.accesses.affine(expression)
         if affine is None:
             return self.sizes.abstract(substitute(expression, self.symbols), self.loops)
-        factors, rest = affine
+        factors, offset = affine
         total: Size = 0
         for name in self.domain.axes:
             if name in factors and name in self.symbols:
                 total = total + self.sizes.argument(factors[name]) * self.symbols[name]
-        if self.parts and isinstance(rest, int):  # kernels of other parts differ in nothing else
-            return total + self.sizes.argument(rest, varying=True)
-        return total + self.sizes.abstract(rest, self.loops)
+        if self.parts and isinstance(offset, int):  # kernels of other parts differ in nothing else
+            return total + self.sizes.argument(offset, varying=True)
+        return total + self.sizes.abstract(offset, self.loops)
 
     def _extent(self, group: list[str]) -> Size:
         extent = prod(self.domain.axes[name] for name in group)
@@ -315,31 +315,31 @@ class Builder:
             if not REF.matches(value) or value.attribute("target") in self.members:
                 continue
             memory = self.reads[value.attribute("target")].memory
-            found = written.get(memory)
-            if found is not None and found != {self._address(value)}:
+            addresses = written.get(memory)
+            if addresses is not None and addresses != {self._address(value)}:
                 assert isinstance(memory[1], int)
                 raise InPlaceConflict([memory[1]])
 
     # ----------------------------------------------------------------------------- values
 
     def _parameter(self, memory: Memory, dtype: str, access: str) -> int:
-        found = self.parameters.get(memory)
-        if found is None:
+        entry = self.parameters.get(memory)
+        if entry is None:
             self.parameters[memory] = [dtype, access]
-        elif access not in found[1]:
-            found[1] = "rw"
+        elif access not in entry[1]:
+            entry[1] = "rw"
         return list(self.parameters).index(memory)
 
     def _finish_values(self) -> None:
         """Kernel values of everything collected, with the pass each is available from."""
         final, levels = self.final, self.levels
         for value in self.order:
-            made = self._final(value)
-            final[value] = made
-            if made not in levels:
-                if k.REDUCED.matches(made):
+            element = self._final(value)
+            final[value] = element
+            if element not in levels:
+                if k.REDUCED.matches(element):
                     continue  # set where it was made
-                levels[made] = max((levels[i] for i in made.inputs), default=0)
+                levels[element] = max((levels[i] for i in element.inputs), default=0)
 
     def _final(self, value: Node) -> Node:
         special = _FINAL.get(value.op)
@@ -376,9 +376,9 @@ class Builder:
     def _scalar(self, key: int | Node, dtype: str) -> Node:
         """A run-time number of the program, or a constant that the launch hands over."""
         self.scalars.setdefault(key, dtype)
-        made = k.scalar(list(self.scalars).index(key), dtype)
-        self.levels[made] = 0
-        return made
+        scalar = k.scalar(list(self.scalars).index(key), dtype)
+        self.levels[scalar] = 0
+        return scalar
 
     def _check_index(self, value: Node) -> Node:
         """An index that is wrapped, and reported to an error buffer where it is outside."""
@@ -402,8 +402,8 @@ class Builder:
         inputs = self._inputs(value)
         mask = None
         if value.attribute("masked"):
-            *rest, mask = inputs
-            inputs = tuple(rest)
+            *others, mask = inputs
+            inputs = tuple(others)
         memory = self.reads[target].memory
         parameter = self._parameter(memory, target.dtype, "r")
         self.point_bytes[memory] = self.point_bytes.get(memory, 0) + ITEM_SIZE[target.dtype]
@@ -421,12 +421,12 @@ class Builder:
         operand = self.final[self.members[target].value]
         level = self.levels[operand]
         if self.domain.kind == "scan":
-            made = k.carry(name, target.dtype)
-            self.levels[made] = level
+            element = k.carry(name, target.dtype)
+            self.levels[element] = level
         else:
-            made = k.reduced(name, target.dtype)
-            self.levels[made] = level + 1
-        return made
+            element = k.reduced(name, target.dtype)
+            self.levels[element] = level + 1
+        return element
 
     # ----------------------------------------------------------------------------- statements
 
@@ -484,15 +484,15 @@ class Builder:
 
     def _stores(self) -> list[tuple[bool, int, k.Store]]:
         """(at every point?, earliest pass, store) per destination."""
-        found = []
+        stores = []
         for value, places in self.stores.items():
-            made = self.final[self._entry(value)]
+            element = self.final[self._entry(value)]
             full = self.members[value].level == "full"
             for place in places:
                 parameter = self._parameter(place.memory, value.dtype, "w")
                 position = self._rewrite(self._position(value, place))
-                found.append((full, self.levels[made], (parameter, position, made)))
-        return found
+                stores.append((full, self.levels[element], (parameter, position, element)))
+        return stores
 
     def _operation(self, target: Node) -> k.Reduction:
         operation = target.attribute("op") if BLOCKS.matches(target) else target.op
@@ -546,11 +546,11 @@ class Builder:
 
     def _traffic(self) -> list[int]:
         """See `Call`."""
-        found = []
+        traffic = []
         for memory, (dtype, access) in self.parameters.items():
             size = 0 if dtype == "error" else ITEM_SIZE[dtype]
-            found += [max(self.point_bytes.get(memory, 0), size), len(access)]
-        return found
+            traffic += [max(self.point_bytes.get(memory, 0), size), len(access)]
+        return traffic
 
     def _rows_per_chunk(self) -> Size:
         """So many rows that a chunk has about `CHUNK_ELEMENTS` elements."""
@@ -671,9 +671,9 @@ def _numbers_of_calls(values: Sequence[Node], varying: bool) -> frozenset[Node]:
     Where there are many, they are the coefficients of a formula, the same in every call.
     """
     dtypes = (*FLOATS, *INTEGERS) if varying else FLOATS
-    found = [v for v in values if k.CONST.matches(v) and v.dtype in dtypes and not _is_common(v)]
+    numbers = [v for v in values if k.CONST.matches(v) and v.dtype in dtypes and not _is_common(v)]
     limit = 8 * LIFTED_LIMIT if varying else LIFTED_LIMIT
-    return frozenset(found) if len(found) <= limit else frozenset()
+    return frozenset(numbers) if len(numbers) <= limit else frozenset()
 
 
 def _is_common(constant: Node) -> bool:

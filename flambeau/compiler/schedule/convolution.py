@@ -59,8 +59,8 @@ def places(values: list[Node], reads: Reads, choice: str = "default") -> list[Ro
     many = ceildiv(ceildiv(columns_of, slabs * tile.columns), 2) * 2
     columns, column_tiles = cut(columns_of, slabs, many, slabs // 2, tile.columns)
     parts = mul(prod(stride), problem.groups)
-    wanted = ceildiv(chosen.tiles, maximum(mul(column_tiles, parts), 1))
-    rows, row_tiles = cut(rows_of, chosen.rows // tile.rows, wanted, PANELS, tile.rows)
+    tiles = ceildiv(chosen.tiles, maximum(mul(column_tiles, parts), 1))
+    rows, row_tiles = cut(rows_of, chosen.rows // tile.rows, tiles, PANELS, tile.rows)
     pairs = problem.stored == "bf16"  # their windows pass through the panel's memory
     shared = 1 if pairs else minimum(mul(maximum(column_tiles, 1), prod(stride)) - 1, 1)
     shape = (shared, *value.inputs[1].shape)
@@ -109,11 +109,11 @@ def _depthwise(value: Node, reads: Reads, problem: Problem, chosen: Blocking) ->
 def _weight_tiles(problem: Problem, tile: Tile, chosen: Blocking) -> tuple[dict[str, Size], Size]:
     """Size arguments that tell the tiles of a weight's gradient, and how many tiles these are."""
     rows, row_tiles = cut(problem.outer, chosen.rows // tile.rows, 1, 1, tile.rows)
-    wanted = ceildiv(chosen.tiles, maximum(mul(row_tiles, problem.groups), 1))
+    tiles = ceildiv(chosen.tiles, maximum(mul(row_tiles, problem.groups), 1))
     columns_of = mul(problem.inner, prod(problem.weight.space))
     # Parts of the sums are enough for a few threads: every further tile turns the gradient again.
     least = chosen.slabs if chosen.tiles <= FEWEST else 4
-    columns, column_tiles = cut(columns_of, chosen.slabs, wanted, least, tile.columns)
+    columns, column_tiles = cut(columns_of, chosen.slabs, tiles, least, tile.columns)
     sizes = {"columns": columns, "rows": rows, "column_tiles": column_tiles, "row_tiles": row_tiles}
     return sizes, prod((row_tiles, column_tiles, problem.groups))
 

@@ -174,11 +174,11 @@ def kind_of(dtype: str) -> str:
     return "f64" if dtype == "f64" else "f32"
 
 
-def cut(total: Size, most: Size, wanted: Size, least: int, unit: int) -> tuple[Size, Size]:
+def cut(total: Size, most: Size, desired: Size, least: int, unit: int) -> tuple[Size, Size]:
     """Elements per tile and tiles: at most `most` units, more tiles where fewer than `wanted`, but
     then at least `least` units each."""
     units = ceildiv(total, unit)
-    tiles = maximum(ceildiv(units, most), minimum(wanted, ceildiv(units, least)))
+    tiles = maximum(ceildiv(units, most), minimum(desired, ceildiv(units, least)))
     per_tile = ceildiv(units, maximum(tiles, 1))
     return mul(per_tile, unit), ceildiv(units, maximum(per_tile, 1))
 

@@ -96,11 +96,11 @@ class Domain:
         """The index of a value of this shape at the kernel's point (or row)."""
         full = level == "full"
         key = (shape, full)
-        found = self._positions.get(key)
-        if found is None:
+        index = self._positions.get(key)
+        if index is None:
             source = (self.index, self.shape) if full else (tuple(self._row), self.row_shape)
-            found = self._positions[key] = reshape_index(source[0], source[1], shape)
-        return found
+            index = self._positions[key] = reshape_index(source[0], source[1], shape)
+        return index
 
 
 def depends(index: Index, name: str) -> bool:

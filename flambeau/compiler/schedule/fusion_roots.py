@@ -89,11 +89,11 @@ def analyse(prepared: Prepared) -> Analysis:
     for value in nodes:
         for operand in dict.fromkeys(value.inputs):
             users.setdefault(operand, []).append(value)
-    found = Analysis(prepared, nodes, users, _behind_templates(nodes))
+    analysis = Analysis(prepared, nodes, users, _behind_templates(nodes))
     apart = [v for v in nodes if is_opaque(v) or COPY.matches(v) and v.attribute("alone")]
     operands = {i for value in apart for i in value.inputs if not _is_number(value, i)}
-    _assign_roles(found, operands | prepared.destinations.keys())
-    return found
+    _assign_roles(analysis, operands | prepared.destinations.keys())
+    return analysis
 
 
 def _with_draws_in_order(nodes: list[Node]) -> list[Node]:
@@ -105,14 +105,14 @@ def _with_draws_in_order(nodes: list[Node]) -> list[Node]:
 
 def _behind_templates(nodes: list[Node]) -> frozenset[Node]:
     """Templates' values and what follows from them element by element."""
-    found: set[Node] = set()
+    behind: set[Node] = set()
     for value in nodes:
         kind = kind_of(value)
         spreads = record_of(value).repeats == "dimensions"
         follows = kind == "pointwise" or kind == "shape" and not spreads
-        if takes_epilogue(value) or follows and not found.isdisjoint(value.inputs):
-            found.add(value)
-    return frozenset(found)
+        if takes_epilogue(value) or follows and not behind.isdisjoint(value.inputs):
+            behind.add(value)
+    return frozenset(behind)
 
 
 def _assign_roles(analysis: Analysis, needed: set[Node]) -> None:

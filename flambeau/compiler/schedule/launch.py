@@ -216,8 +216,8 @@ class _Launcher:
             count_flops(cluster.product, calls)
             return [self._routine(call) for call in calls]
         varying = self.graph.notes.get("varying", False)
-        made = Builder(cluster, stores, reads, varying).build()
-        return [] if made is None else [self._kernel(made, cluster)]
+        built = Builder(cluster, stores, reads, varying).build()
+        return [] if built is None else [self._kernel(built, cluster)]
 
     def _chosen(self, value: Node, make: Callable[[str], list[RoutineCall]]) -> list[RoutineCall]:
         """The launches of a call, as its candidate says."""

@@ -34,14 +34,14 @@ class Lowering:
     def at(self, value: Node, index: Index, mask: Node | None = None) -> Node:
         """The value at an index; `mask` (bool) says where memory may be read."""
         key = (value, index, mask)
-        found = self._memo.get(key)
-        if found is None:
+        element = self._memo.get(key)
+        if element is None:
             if value in self.roots or value.is_input:
-                found = self._ref(value, index, mask)
+                element = self._ref(value, index, mask)
             else:
-                found = self.expand(value, index, mask)
-            self._memo[key] = found
-        return found
+                element = self.expand(value, index, mask)
+            self._memo[key] = element
+        return element
 
     def expand(self, value: Node, index: Index, mask: Node | None = None) -> Node:
         """The value at an index in terms of the node's operands, fusion roots or not."""
@@ -80,12 +80,12 @@ class Lowering:
         if k.INDEX.matches(value) and not value.inputs:
             expression: Size = value.attribute("expression")
             return expression
-        found = self._symbols.get((value, extent))
-        if found is None:
+        size = self._symbols.get((value, extent))
+        if size is None:
             name = f"v{len(self._symbols)}"
-            found = self._symbols[value, extent] = symbol(name, extent=extent)
+            size = self._symbols[value, extent] = symbol(name, extent=extent)
             self._data[name] = value
-        return found
+        return size
 
     def constant(self, number: complex, dtype: str) -> Node:
         """A number as a value."""
@@ -96,8 +96,8 @@ class Lowering:
         if isinstance(expression, int):
             return k.const(expression, dtype)
         (renamed,), inputs = self.bind_data((expression,)) if self._data else ((expression,), ())
-        found = k.index(renamed, inputs)
-        return found if dtype == "i64" else node("cast", (found,), (("dtype", dtype),), dtype)
+        index = k.index(renamed, inputs)
+        return index if dtype == "i64" else node("cast", (index,), (("dtype", dtype),), dtype)
 
 
 def _scalar(elements: Elements, value: Node, index: Index, mask: Node | None) -> Node:

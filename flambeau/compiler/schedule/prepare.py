@@ -69,8 +69,8 @@ class Prepared:
         if value.is_input:
             strides: Shape = value.attribute("strides")
             return strides
-        found = self.destinations.get(value)
-        return found[0].strides if found else contiguous(value.shape)
+        targets = self.destinations.get(value)
+        return targets[0].strides if targets else contiguous(value.shape)
 
 
 def is_opaque(value: Node) -> bool:
@@ -127,7 +127,7 @@ def same_strides(shape: Shape, a: Shape, b: Shape) -> bool:
 
 def prepare(graph: Graph, indirect: Collection[int] = ()) -> Prepared:
     """Rewrites the graph; slots in `indirect` are written by a copy that comes last."""
-    wanted: list[tuple[Node, Destination]] = []
+    stores: list[tuple[Node, Destination]] = []
     for number, output in enumerate(graph.outputs):
         if output.alias is not None or (output.strides is None and output.target is None):
             continue
@@ -139,20 +139,20 @@ def prepare(graph: Graph, indirect: Collection[int] = ()) -> Prepared:
             strides = target.attribute("strides")
         value, strides = pushed(output.node, strides)
         if slot is None:
-            wanted.append((value, Destination("output", number, strides)))
+            stores.append((value, Destination("output", number, strides)))
         elif not value.is_input or value.attribute("slot") != slot:
-            wanted.append((value, Destination("input", slot, strides)))
-    return _Rewriting(wanted, indirect).run()
+            stores.append((value, Destination("input", slot, strides)))
+    return _Rewriting(stores, indirect).run()
 
 
 class _Rewriting:
-    def __init__(self, wanted: list[tuple[Node, Destination]], indirect: Collection[int]) -> None:
+    def __init__(self, stores: list[tuple[Node, Destination]], indirect: Collection[int]) -> None:
         self.prepared = Prepared()
         self.indirect = indirect
-        self.wanted = wanted
+        self.wanted = stores
         self.new: dict[Node, Node] = {}
         self.by_node: dict[Node, list[Destination]] = {}
-        for value, destination in wanted:
+        for value, destination in stores:
             self.by_node.setdefault(value, []).append(destination)
         self.users: dict[Node, list[Node]] = {}
 
@@ -164,17 +164,17 @@ class _Rewriting:
                 self.users.setdefault(operand, []).append(value)
         for value in nodes:
             self.new[value] = fresh = self._rewrite(value)
-            found = self.by_node.get(value)
-            if found:
-                self._place(fresh, found)
+            targets = self.by_node.get(value)
+            if targets:
+                self._place(fresh, targets)
         self._place_parts()
         return self.prepared
 
-    def _place(self, value: Node, found: list[Destination]) -> None:
+    def _place(self, value: Node, targets: list[Destination]) -> None:
         """Records destinations, by way of a copy where the value cannot be written there."""
         table = self.prepared.destinations
         only_one = CAT.matches(value) or (is_opaque(value) and not routine_of(value).several)
-        for destination in found:
+        for destination in targets:
             source = value
             if destination.kind == "input" and destination.where in self.indirect:
                 source = copy_of(value, alone=True)
@@ -246,19 +246,19 @@ class _Rewriting:
             return self._draw(value, inputs)
         if routine.narrow:
             value, inputs = _of_pairs(value, inputs)
-        rest = inputs
+        others = inputs
         base: tuple[Node, ...] = ()
         if kind == "scatter":
-            base, rest = (grammar.base(value, inputs[0]),), inputs[1:]
+            base, others = (grammar.base(value, inputs[0]),), inputs[1:]
         addressing = routine.operands(value)
         if base and addressing == "strided":
-            rest = (rest[0], _spread(rest[1]))
-        found = [self._operand(x, addressing) for x in rest]
+            others = (others[0], _spread(others[1]))
+        seen = [self._operand(x, addressing) for x in others]
         batch: Shape = ()
         if routine.matrices:
-            found, batch = self._matrices(rest, found)
-        views = tuple((strides, offset) for _, strides, offset in found)
-        operands = (*base, *(f[0] for f in found))
+            seen, batch = self._matrices(others, seen)
+        views = tuple((strides, offset) for _, strides, offset in seen)
+        operands = (*base, *(f[0] for f in seen))
         extra: list[tuple[str, Any]] = [("views", views)]
         if routine.matrices:
             extra.append(("depth", inputs[0].shape[-1]))
@@ -323,24 +323,24 @@ class _Rewriting:
         return (value, contiguous(value.shape), 0) if seen is None else (base, *seen)
 
     def _matrices(
-        self, operands: tuple[Node, ...], found: list[tuple[Node, Shape, Size]]
+        self, operands: tuple[Node, ...], seen: list[tuple[Node, Shape, Size]]
     ) -> tuple[list[tuple[Node, Shape, Size]], Shape]:
         """Operands of a product with as few batch dimensions as both their strides allow, and the
         extents of these."""
         shape = operands[0].shape[:-2]
-        kept = [d for d, extent in enumerate(shape) if extent != 1]
+        dims = [d for d, extent in enumerate(shape) if extent != 1]
         groups: list[list[int]] = []
-        for d in kept:
+        for d in dims:
             before = groups[-1][-1] if groups else None
             if before is not None and all(
-                strides[before] == mul(strides[d], shape[d]) for _, strides, _ in found
+                strides[before] == mul(strides[d], shape[d]) for _, strides, _ in seen
             ):
                 groups[-1].append(d)
             else:
                 groups.append([d])
         batch = tuple(count(tuple(shape[d] for d in group)) for group in groups)
         views = []
-        for operand, (base, strides, offset) in zip(operands, found):
+        for operand, (base, strides, offset) in zip(operands, seen):
             matrix = _without_ones(operand.shape[-2:], strides[-2:])
             views.append((base, (*(strides[group[-1]] for group in groups), *matrix), offset))
         return views, batch

@@ -118,14 +118,14 @@ def product_calls(
 
 def _operands(value: Node, reads: dict[Node, Place]) -> tuple[Operand, Operand]:
     views = value.attribute("views")
-    found = []
+    pair = []
     for number, (strides, offset) in enumerate(views):
         operand = value.inputs[number]
         place = reads[operand]
         row, column = strides[-2:]
         outer, k = (row, column) if number == 0 else (column, row)
-        found.append(Operand(place, offset + place.offset, operand.dtype, strides[:-2], outer, k))
-    return found[0], found[1]
+        pair.append(Operand(place, offset + place.offset, operand.dtype, strides[:-2], outer, k))
+    return pair[0], pair[1]
 
 
 def _is_input(operand: Operand) -> bool:
@@ -174,13 +174,13 @@ class _Product:
             in_place=b.outer == 1 and a.dtype == b.dtype == self.kind,
         )  # fmt: skip
         blocking = candidates(model(problem, machine.current()))[choice]
-        made = self.cut = product_cut.cut(problem, blocking)
-        swapped = made.swapped
+        tiling = self.cut = product_cut.cut(problem, blocking)
+        swapped = tiling.swapped
         a_row, a_k = choose(swapped, b.outer, a.outer), choose(swapped, b.k, a.k)
         b_column, b_k = choose(swapped, a.outer, b.outer), choose(swapped, a.k, b.k)
         self.sizes: list[Size] = [
-            self.depth, made.height, made.width, swapped, made.row_tiles, made.column_tiles,
-            made.tile_columns, made.packs_a, add(made.packs_b, mul(2, self._spare(b, a))),
+            self.depth, tiling.height, tiling.width, swapped, tiling.row_tiles, tiling.column_tiles,
+            tiling.tile_columns, tiling.packs_a, add(tiling.packs_b, mul(2, self._spare(b, a))),
             a_row, a_k, b_k, b_column,
         ]  # fmt: skip
         for d, extent in enumerate(self.batch):
@@ -199,16 +199,16 @@ class _Product:
 
     def calls(self) -> list[RoutineCall]:
         """What is packed ahead (nothing where chunks are 0), then the tiles."""
-        found, packed = [], []
+        packing, packed = [], []
         for panels, a, b in ((False, self.b, self.a), (True, self.a, self.b)):
             calls = self._pack_calls(panels, a, b)
-            found += calls
+            packing += calls
             packed.append(calls[0].memory[1] if calls else self.a.place.memory)
-        return [*found, self._tiles_call(packed)]
+        return [*packing, self._tiles_call(packed)]
 
-    def _settings(self, part: str, **more: Setting) -> tuple[tuple[str, Setting], ...]:
+    def _settings(self, part: str, **extra: Setting) -> tuple[tuple[str, Setting], ...]:
         settings: dict[str, Setting] = {
-            "batch": len(self.batch), "kind": self.kind, "part": part, "unit": self.unit, **more,
+            "batch": len(self.batch), "kind": self.kind, "part": part, "unit": self.unit, **extra,
         }  # fmt: skip
         return tuple(sorted(settings.items()))
 
@@ -216,14 +216,14 @@ class _Product:
         """The launches that pack one side of the product, each from one operand: which one it is
         depends on whether the operands are exchanged."""
         cut, unit = self.cut, self.block_rows if panels else self.block_columns
-        wanted, units, extent = cut.packs_b, cut.slabs, cut.width
+        packs_it, units, extent = cut.packs_b, cut.slabs, cut.width
         if panels:
-            wanted, units, extent = cut.packs_a, cut.panels, cut.height
+            packs_it, units, extent = cut.packs_a, cut.panels, cut.height
         groups = ceildiv(self.depth, GROUPS[self.unit])
         one = prod((self.batches, extent if panels else mul(units, unit), groups, self.planes))
         spared = 0 if panels else self._spare(operand, other)
         spare = only_if(spared, one)
-        elements = only_if(wanted, one)
+        elements = only_if(packs_it, one)
         if elements == 0 and spare == 0:
             return []
         stands_for = (("of", self.value), ("panels", panels), ("with", self.epilogue.body))
@@ -235,7 +235,7 @@ class _Product:
             call = self._pack_call(source, memory, panels)
             sizes = [extent, self.depth, source.outer, source.k, unit, int(not panels)]
             call.sizes = sizes + call.sizes
-            packs = minimum(flag, add(wanted, minimum(spared, one)))
+            packs = minimum(flag, add(packs_it, minimum(spared, one)))
             call.chunks = mul(self.batches, only_if(packs, units))
             call.work = only_if(flag, floordiv(elements, 4))
             call.spare = mul(only_if(flag, spare), ITEM_SIZE[self.kind])
@@ -280,17 +280,17 @@ class _Product:
         for memory in packed:
             call.add(memory)
             parameters.append((self.kind if memory[0] == "temporary" else self.a.dtype, "r"))
-        kept = self.epilogue
+        epilogue = self.epilogue
         batch_extents = [symbol(f"n{len(ARGUMENTS) + 3 * d}") for d in range(len(self.batch))]
         call.kernel = Kernel(
             form="template",
             template="product",
-            parameters=(*parameters, *kept.parameters),
-            size_count=len(self.sizes) + len(kept.sizes),
-            scalars=kept.scalars,
+            parameters=(*parameters, *epilogue.parameters),
+            size_count=len(self.sizes) + len(epilogue.sizes),
+            scalars=epilogue.scalars,
             rows=(*batch_extents, symbol("n1")),
             inner=symbol("n2"),
-            body=kept.body,
+            body=epilogue.body,
             settings=self._settings(
                 "tiles", a=self.a.dtype, b=self.b.dtype, result=self.value.dtype
             ),

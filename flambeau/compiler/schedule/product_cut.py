@@ -155,11 +155,11 @@ def cut(problem: Problem, blocking: Blocking) -> Cut:
     tile_columns = _tile_columns(problem, blocking, width, several, few)
     column_tiles = ceildiv(width, tile_columns)
     panels = ceildiv(height, problem.block_rows)
-    wanted = ceildiv(blocking.tiles, maximum(1, mul(column_tiles, problem.batches)))
+    desired = ceildiv(blocking.tiles, maximum(1, mul(column_tiles, problem.batches)))
     row_tiles = maximum(
         1,
         ceildiv(panels, blocking.panels),
-        only_if(minimum(large, several), minimum(panels, wanted)),
+        only_if(minimum(large, several), minimum(panels, desired)),
     )
     shared_a = minimum(large, sub(1, few), at_least(width, tile_columns + 1))
     shared_b = minimum(large, several)

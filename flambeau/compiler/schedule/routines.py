@@ -63,8 +63,8 @@ def routine_calls(values: list[Node], reads: Reads, choice: str = DEFAULT) -> li
             f"[{value.op}] has no native routine for {value.dtype}\n"
             "hint: express it with other primitives"
         )
-    made = handler(values, reads) if choice == DEFAULT else handler(values, reads, choice)
-    return made if isinstance(made, list) else [made]
+    calls = handler(values, reads) if choice == DEFAULT else handler(values, reads, choice)
+    return calls if isinstance(calls, list) else [calls]
 
 
 def _operand(call: RoutineCall, value: Node, number: int, reads: Reads, view: int) -> Shape:
@@ -109,11 +109,11 @@ def _select(values: list[Node], reads: Reads) -> RoutineCall:
     call = RoutineCall(f"select_{operand.dtype}")
     _operand(call, value, 0, reads, 0)
     for result in ("values", "places"):
-        made = next((v for v in values if v.attribute("result") == result), None)
-        if made is None:
+        output = next((v for v in values if v.attribute("result") == result), None)
+        if output is None:
             call.add(("temporary", _unused_result(value, result)))
         else:
-            _result(call, made, reads)
+            _result(call, output, reads)
     [shape] = value.attribute("shapes")
     first, chosen = value.attribute("first"), value.attribute("count")
     order = [int(value.attribute("descending")), TIES.index(value.attribute("ties"))]
@@ -164,17 +164,17 @@ def _put(values: list[Node], reads: Reads) -> RoutineCall:
 
 def _searchsorted(values: list[Node], reads: Reads) -> RoutineCall:
     value = values[0]
-    boundaries, wanted = value.attribute("shapes")
+    boundaries, queries = value.attribute("shapes")
     call = RoutineCall(f"searchsorted_{value.inputs[0].dtype}")
     _operand(call, value, 0, reads, 0)
     _operand(call, value, 1, reads, 1)
     _result(call, value, reads)
     length, right = boundaries[-1], int(value.attribute("right"))
     if len(boundaries) == 1:
-        call.sizes = [1, length, count(wanted), right, 0]
+        call.sizes = [1, length, count(queries), right, 0]
     else:
-        call.sizes = [count(wanted[:-1]), length, wanted[-1], right, length]
-    call.work = mul(count(wanted), 20)
+        call.sizes = [count(queries[:-1]), length, queries[-1], right, length]
+    call.work = mul(count(queries), 20)
     return call
 
 
@@ -225,9 +225,9 @@ def _fft(values: list[Node], reads: Reads) -> RoutineCall:
     length = value.attribute("length", shape[axis])
     call.sizes = [count(shape[:axis]), length, count(shape[axis + 1 :])]
     call.sizes.append(int(value.attribute("inverse")))
-    whole = value.attribute("whole")
-    if whole is not None:
-        call.sizes.append(int(whole))
+    full = value.attribute("whole")
+    if full is not None:
+        call.sizes.append(int(full))
     call.scalars = [("constant", value.attribute("scale"), True)]
     call.work = mul(count(value.shape), 4)
     return call
@@ -243,20 +243,20 @@ def _linear_algebra(values: list[Node], reads: Reads) -> RoutineCall:
     for number in range(len(value.inputs)):
         _operand(call, value, number, reads, number)
     for name in RESULTS.get(value.op, ("",)):
-        made = next((v for v in values if v.attribute("result", "") == name), None)
-        if made is None:
+        output = next((v for v in values if v.attribute("result", "") == name), None)
+        if output is None:
             call.add(("temporary", _unused_result(value, name)))
         else:
-            _result(call, made, reads)
+            _result(call, output, reads)
     rows, columns = shapes[0][-2:]
     square = routine_of(value).square
     call.sizes = [count(shapes[0][:-2]), rows, *(() if square else (columns,))]
     call.sizes.extend(shape[-1] for shape in shapes[1:])
-    given: dict[str, Any] = dict(value.attributes)
-    call.sizes.extend(int(given[flag]) for flag in _FLAGS if flag in given)
-    if "driver" in given:
-        call.sizes.append(DRIVERS.index(given["driver"]))
-        call.scalars = [("constant", given["rcond"], True)]
+    options: dict[str, Any] = dict(value.attributes)
+    call.sizes.extend(int(options[flag]) for flag in _FLAGS if flag in options)
+    if "driver" in options:
+        call.sizes.append(DRIVERS.index(options["driver"]))
+        call.scalars = [("constant", options["rcond"], True)]
     call.work = prod((count(shapes[0]), columns))
     return call
 
@@ -357,15 +357,15 @@ def _random(values: list[Node], reads: Reads) -> RoutineCall:
 
 def _scalar(value: Node, as_float: bool) -> Scalar:
     """A scalar argument of a routine: a number, or a run-time number of the call."""
-    found = number_of(value)
-    if found is None:
+    leaf = number_of(value)
+    if leaf is None:
         raise NotImplementedError(
             f"[random] a parameter is computed from tensors ({value!r})\n"
             "hint: pass numbers, or draw standard numbers and transform them"
         )
-    if found.is_scalar:
-        return "argument", found.attribute("slot"), as_float
-    number = -found.inputs[0].attribute("value") if found.inputs else found.attribute("value")
+    if leaf.is_scalar:
+        return "argument", leaf.attribute("slot"), as_float
+    number = -leaf.inputs[0].attribute("value") if leaf.inputs else leaf.attribute("value")
     return "constant", float(number) if as_float else int(number), as_float
 
 

@@ -33,11 +33,11 @@ def operand(value: Node, number: int, reads: Reads) -> Binding:
 def results(values: Sequence[Node], names: Sequence[str], reads: Reads) -> dict[str, Binding]:
     """The results of a launch by name; unwanted ones get memory that nobody writes."""
     first = values[0]
-    wanted = {dict(value.attributes).get("result", names[0]): value for value in values}
+    by_name = {dict(value.attributes).get("result", names[0]): value for value in values}
     bindings = {}
     for name in names:
-        if name in wanted:
-            place, size = reads(wanted[name]), ITEM_SIZE[wanted[name].dtype]
+        if name in by_name:
+            place, size = reads(by_name[name]), ITEM_SIZE[by_name[name].dtype]
             bindings[name] = Binding(place.memory, mul(place.offset, size), place.strides)
         else:
             unused = node("s.unused", (), (("of", first), ("result", name)), "f32", (1,))

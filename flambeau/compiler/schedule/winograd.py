@@ -43,8 +43,8 @@ def places(value: Node, reads: Reads, chosen: Blocking) -> list[RoutineCall]:
         rows_of, depth, space = depth, rows_of, problem.x.space
     squares = prod((value.shape[0], ceildiv(space[1], 2), ceildiv(space[2], 2)))
     column_tiles = ceildiv(squares, tile.columns)
-    wanted = ceildiv(chosen.tiles, maximum(column_tiles, 1))
-    rows, row_tiles = cut(rows_of, chosen.factor_rows // tile.rows, wanted, PANELS, tile.rows)
+    tiles = ceildiv(chosen.tiles, maximum(column_tiles, 1))
+    rows, row_tiles = cut(rows_of, chosen.factor_rows // tile.rows, tiles, PANELS, tile.rows)
     shared = minimum(maximum(column_tiles, 1) - 1, 1)
     padded = mul(rows_of, depth) + mul(PAD, ceildiv(depth, CHUNK))
     shape = (FACTORS, mul(shared, padded))

@@ -80,12 +80,12 @@ def _wide() -> Table:
     table["bits", "i64", 8] = _ia32("ptestmq512($mask, $mask, $active)")
     table["from_half", "f32", 16] = _ia32("vcvtph2ps512_mask((i16x16)$a, (f32x16){0}, -1, 4)")
     table["to_half", "f32", 16] = _ia32("vcvtps2ph512_mask($a, 0, (i16x16){0}, -1)")
-    whole = "long long __attribute__((vector_size(64)))"
+    wide = "long long __attribute__((vector_size(64)))"
     table["below", "u64", 8] = _ia32(
-        f"ucmpq512_mask(({whole})$a, ({whole})($a * 0 + $limit), 1, 255)", gcc=False
+        f"ucmpq512_mask(({wide})$a, ({wide})($a * 0 + $limit), 1, 255)", gcc=False
     )
     blend = "__builtin_ia32_broadcasti64x4_512"  # loads that blend, and do not move
-    table["concat", "i64", 8] = Instruction(f"{blend}($b, {blend}($a, ({whole}){{0}}, 0xff), 0xf0)")
+    table["concat", "i64", 8] = Instruction(f"{blend}($b, {blend}($a, ({wide}){{0}}, 0xff), 0xf0)")
     return table
 
 

@@ -180,10 +180,10 @@ class Template:
 
     def _filled(self, line: _Line, names: Mapping[str, Value]) -> str:
         def value(name: re.Match[str]) -> str:
-            found = names[name[1]]
-            if isinstance(found, bool) or not isinstance(found, (str, int)):
-                raise self._error(line.number, f"{name[1]!r} is {found!r}, which is no text")
-            return str(found)
+            given_value = names[name[1]]
+            if isinstance(given_value, bool) or not isinstance(given_value, (str, int)):
+                raise self._error(line.number, f"{name[1]!r} is {given_value!r}, which is no text")
+            return str(given_value)
 
         return _NAME.sub(value, line.text)
 

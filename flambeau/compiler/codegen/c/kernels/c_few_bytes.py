@@ -73,14 +73,14 @@ class _FewBytes:
             f"    i32x16 {', '.join(f'{s} = {{0}}' for row in names for s in row)};",
             "    long long k = 0;",
         ]
-        for whole in (True, False):
-            test = "for (; k + 64 <= depth; k += 64)" if whole else "if (k < depth)"
+        for full in (True, False):
+            test = "for (; k + 64 <= depth; k += 64)" if full else "if (k < depth)"
             lines.append(f"    {test} {{")
             for i in range(height):
                 lines.append(f"      const u32x16 a{i} = *(const u32x16 *)(a + {i * DEEP} + k);")
             for c in range(COLUMNS):
                 at = f"b{c} + k"
-                value = f"*(const u32x16 *)({at})" if whole else f"{SYMBOL}_some({at}, depth - k)"
+                value = f"*(const u32x16 *)({at})" if full else f"{SYMBOL}_some({at}, depth - k)"
                 lines.append(f"      const u32x16 w{c} = {self.flip(value)};")
                 lines += [f"      {self.dot(f'a{i}', f'w{c}', names[i][c])}" for i in range(height)]
             lines.append("    }")

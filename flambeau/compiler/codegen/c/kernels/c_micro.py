@@ -239,8 +239,8 @@ class Micro:
     def _places(self, height: int) -> list[str]:
         """Where every third row of the panel is: the others are reached in one address."""
         lines = ["  const char *from0 = (const char *)a;"]
-        more = range(1, -(-height // 3))
-        return lines + [f"  const char *from{i} = from{i - 1} + 3 * a_row;" for i in more]
+        groups = range(1, -(-height // 3))
+        return lines + [f"  const char *from{i} = from{i - 1} + 3 * a_row;" for i in groups]
 
     def _next(self, height: int) -> str:
         """Goes on to the next k of the panel."""
@@ -373,7 +373,7 @@ class Packing:
         Where less than a vector of rows is left, a store spills over into the next k's row, which
         is written after it; only the last one is cut.
         """
-        n, rest = self.lanes, self.micro.rows % self.lanes
+        n, tail = self.lanes, self.micro.rows % self.lanes
         lines = [
             f"FB_SHARED long long {self.name}_turned(long long used, long long width, "
             f"long long depth, const {self.memory}x1 *from, long long step, {self.element} *to, "
@@ -383,10 +383,10 @@ class Packing:
             f"    if (__builtin_expect(used - i >= {n}, 1))",
             *self._block(n),
         ]
-        if rest:
+        if tail:
             alone = self.micro.rows < n
-            lines += [f"    else if (used - i == {rest} && width - i == {rest})"]
-            lines += self._block(rest, spills=alone)
+            lines += [f"    else if (used - i == {tail} && width - i == {tail})"]
+            lines += self._block(tail, spills=alone)
         one = self.decode("from[l * step + k]", 1)
         return "\n".join(
             [
@@ -468,15 +468,15 @@ def turning(vector: str, kind: str, lanes: int, names: list[str]) -> list[str]:
     """C lines that transpose a square block held in the named registers, in place."""
     lines = [f"  const {vector} t{i} = {name};" for i, name in enumerate(names)]
     held = [f"t{i}" for i in range(lanes)]
-    made = 0
+    count = 0
     for first, second, orders in _turning(lanes, kind_bits(kind)):
         results = []
         for order in orders:
             listed = ", ".join(map(str, order))
             text = f"FB_SHUFFLE2({vector}, {held[first]}, {held[second]}, {listed})"
-            lines.append(f"  const {vector} u{made} = ({vector}){text};")
-            results.append(f"u{made}")
-            made += 1
+            lines.append(f"  const {vector} u{count} = ({vector}){text};")
+            results.append(f"u{count}")
+            count += 1
         held[first], held[second] = results
     order = _turned_order(lanes, kind)
     return lines + [f"  {name} = {held[p]};" for name, p in zip(names, order)]
@@ -525,11 +525,11 @@ def _turned_order(lanes: int, kind: str) -> list[int]:
     for first, second, orders in _turning(lanes, kind_bits(kind)):
         both = rows[first] + rows[second]
         rows[first], rows[second] = ([both[p] for p in order] for order in orders)
-    found = [0] * lanes
+    registers = [0] * lanes
     for register, elements in enumerate(rows):
         assert [i for i, _ in elements] == list(range(lanes))
-        found[elements[0][1]] = register
-    return found
+        registers[elements[0][1]] = register
+    return registers
 
 
 __all__ = ["CHUNK", "VECTORS", "Micro", "Packing"]

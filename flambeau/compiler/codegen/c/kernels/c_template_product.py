@@ -385,10 +385,10 @@ FB_SHARED void {SYMBOL}_copy(long long rows, long long count, const char *from, 
             return None
         parameter, position, value = statement.stores[0]
         row = f"p{self.batch}"
-        found = affine_in(position, (row, "r"))
-        if value.op != "k.kept" or found is None or found[0].get("r") != 1:
+        affine = affine_in(position, (row, "r"))
+        if value.op != "k.kept" or affine is None or affine[0].get("r") != 1:
             return None
-        texts = [c_expression(found[0].get(row, 0)), c_expression(found[1])]
+        texts = [c_expression(affine[0].get(row, 0)), c_expression(affine[1])]
         step, start = (re.sub(r"\bn(\d+)\b", r"n[\1]", text) for text in texts)
         return parameter, step, start
 
@@ -410,7 +410,7 @@ FB_SHARED void {SYMBOL}_copy(long long rows, long long count, const char *from, 
         times = f" * {planes}" if planes > 1 else ""
         pack_b = self.micro.packing_name(self.b)
         out = "out + r * out_step + q"
-        whole = f" && depth <= {SEGMENT}" if self.segments else ""
+        single = f" && depth <= {SEGMENT}" if self.segments else ""
         lines = [
             *self._own(times),
             f"    for (long long q = 0; q < wide; q += {columns}) {{",
@@ -437,7 +437,7 @@ FB_SHARED void {SYMBOL}_copy(long long rows, long long count, const char *from, 
                 else []
             ),
             "      to = near; to_step = near_step;",
-            f"      if (q < direct && k + d == depth{whole}) {{ to = c; to_step = c_step; }}",
+            f"      if (q < direct && k + d == depth{single}) {{ to = c; to_step = c_step; }}",
             f"      for (long long r = 0; r < high; r += {rows}) {{",
             f"        const long long h = high - r < {rows} ? high - r : {rows};",
             f"        const {self.packed} *panel = own + r * dg{times};",
@@ -561,8 +561,8 @@ FB_SHARED void {SYMBOL}_copy(long long rows, long long count, const char *from, 
             parameter, step, start = place  # rounded on the way to memory
             to = f"({memory} *)p[{parameter}] + {start}"
             turned = [f"      {finish}(row, {to} + (j0 + j) * {step} + i0, high);"]
-            rest = f"{to} + (i0 + i) * {step} + j0 + direct"
-            straight = [f"    {finish}(row + direct, {rest}, wide - direct);"]
+            tail = f"{to} + (i0 + i) * {step} + j0 + direct"
+            straight = [f"    {finish}(row + direct, {tail}, wide - direct);"]
         return [
             "  if (swapped) {",
             f"    {kind} *row = ({kind} *)own;",

@@ -213,32 +213,32 @@ def _cross(a: Pair, b: Pair) -> Node:
 
 
 def _asin(a: Pair) -> Pair:
-    less, more = _roots(a)
-    below = _op("sub", _op("mul", less[0], more[0]), _op("mul", less[1], more[1]))
-    return _op("atan2", a[0], below), _op("asinh", _cross(less, more))
+    less, plus = _roots(a)
+    below = _op("sub", _op("mul", less[0], plus[0]), _op("mul", less[1], plus[1]))
+    return _op("atan2", a[0], below), _op("asinh", _cross(less, plus))
 
 
 def _acos(a: Pair) -> Pair:
-    less, more = _roots(a)
-    half = _op("atan2", less[0], more[0])
-    return _op("add", half, half), _op("asinh", _cross(more, less))
+    less, plus = _roots(a)
+    half = _op("atan2", less[0], plus[0])
+    return _op("add", half, half), _op("asinh", _cross(plus, less))
 
 
 def _acosh(a: Pair) -> Pair:
     one = _one(a)
-    less, more = _sqrt(_sub(a, one)), _sqrt((_op("add", a[0], one[0]), a[1]))
-    real = _op("add", _op("mul", less[0], more[0]), _op("mul", less[1], more[1]))
-    half = _op("atan2", less[1], more[0])
+    less, plus = _sqrt(_sub(a, one)), _sqrt((_op("add", a[0], one[0]), a[1]))
+    real = _op("add", _op("mul", less[0], plus[0]), _op("mul", less[1], plus[1]))
+    half = _op("atan2", less[1], plus[0])
     return _op("asinh", real), _op("add", half, half)
 
 
 def _atanh(a: Pair) -> Pair:
     one = _like(a[0], 1.0)
     size = _op("abs", a[0])  # the real part is odd: of a negative one, log1p would cancel
-    rest, square = _op("sub", one, size), _op("mul", a[1], a[1])
-    norm = _op("add", _op("mul", rest, rest), square)
+    gap, square = _op("sub", one, size), _op("mul", a[1], a[1])
+    norm = _op("add", _op("mul", gap, gap), square)
     ratio = _op("div", _op("mul", size, _like(one, 4.0)), norm)
-    turn = _op("sub", _op("mul", rest, _op("add", one, size)), square)
+    turn = _op("sub", _op("mul", gap, _op("add", one, size)), square)
     angle = _op("atan2", _op("add", a[1], a[1]), turn)
     length = _op("mul", _op("log1p", ratio), _like(one, 0.25))
     return (
@@ -251,8 +251,8 @@ def _turned(rule: Callable[[Pair], Pair]) -> Callable[[Pair], Pair]:
     """-i f(i z)."""
 
     def turned(a: Pair) -> Pair:
-        found = rule((_op("neg", a[1]), a[0]))
-        return found[1], _op("neg", found[0])
+        result = rule((_op("neg", a[1]), a[0]))
+        return result[1], _op("neg", result[0])
 
     return turned
 
@@ -417,26 +417,26 @@ class _Lowering:
 
     def stores(self, stores: Iterable[Store]) -> tuple[Store, ...]:
         """Two stores for each complex one."""
-        found: list[Store] = []
+        lowered: list[Store] = []
         for parameter, index, value in stores:
             if value.dtype in COMPONENT:
                 twice: Size = sizes.mul(index, 2)
-                found += [(parameter, sizes.add(twice, i), self.pairs[value][i]) for i in (0, 1)]
+                lowered += [(parameter, sizes.add(twice, i), self.pairs[value][i]) for i in (0, 1)]
             else:
-                found.append((parameter, index, self.plain[value]))
-        return tuple(found)
+                lowered.append((parameter, index, self.plain[value]))
+        return tuple(lowered)
 
     def reductions(self, items: Iterable[kernels.Reduction]) -> tuple[kernels.Reduction, ...]:
         """Sums fall into two; other reductions of complex numbers do not."""
-        found: list[kernels.Reduction] = []
+        lowered: list[kernels.Reduction] = []
         for name, operation, value in items:
             if value.dtype not in COMPONENT:
-                found.append((name, operation, self.plain[value]))
+                lowered.append((name, operation, self.plain[value]))
                 continue
             if operation != "sum":
                 raise unsupported(f"reduction {operation}", value.dtype)
-            found += [(f"{name}_{i}", operation, self.pairs[value][i]) for i in (0, 1)]
-        return tuple(found)
+            lowered += [(f"{name}_{i}", operation, self.pairs[value][i]) for i in (0, 1)]
+        return tuple(lowered)
 
     def statement(self, statement: Statement) -> Statement:
         """One statement, rewritten."""

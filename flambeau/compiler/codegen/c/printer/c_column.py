@@ -41,8 +41,8 @@ class ColumnPrinter(FormPrinter):
     def body(self) -> None:
         """Fills the row scope."""
         self.row.add(f"const long long r0 = block * {COLUMN_BLOCK};")
-        rest = f"{c_expression(self.kernel.inner)} - r0"
-        self.row.add(f"const long long w = {rest} < {COLUMN_BLOCK} ? {rest} : {COLUMN_BLOCK};")
+        left = f"{c_expression(self.kernel.inner)} - r0"
+        self.row.add(f"const long long w = {left} < {COLUMN_BLOCK} ? {left} : {COLUMN_BLOCK};")
         self.row.add(f"const long long extent = {c_expression(self.kernel.reduce)};")
         for statement in self.kernel.body:
             self.statement(statement)
@@ -88,7 +88,7 @@ class ColumnPrinter(FormPrinter):
 
     def hoist(self, roots: Sequence[Node]) -> None:
         """Computes what varies along r only before the k loop, into arrays."""
-        levels, found = self.values.levels, dict[Node, None]()
+        levels, hoisted = self.values.levels, dict[Node, None]()
         for node in topological(roots):
             operands = node.inputs if levels[node] == ON_R | ON_K else ()
             if self.values.comparison(node) is not None:
@@ -97,8 +97,8 @@ class ColumnPrinter(FormPrinter):
                 if levels[operand] == ON_R and not any(
                     form.matches(operand) for form in (kernels.REDUCED, kernels.LOAD)
                 ):
-                    found[operand] = None
-        nodes = [node for node in found if node not in self.row.names]
+                    hoisted[operand] = None
+        nodes = [node for node in hoisted if node not in self.row.names]
         if not nodes:
             return
         names = {}
@@ -152,8 +152,8 @@ class ColumnPrinter(FormPrinter):
             if reduction not in chunked:
                 self.row.lines += [outer + "  " + line for line in reduction.start()]
         if chunked:
-            more = "chunk == k0 || chunk < edge"
-            self.row.add(f"  for (long long chunk = k0; {more}; chunk += {REDUCE_CHUNK}) {{")
+            test = "chunk == k0 || chunk < edge"
+            self.row.add(f"  for (long long chunk = k0; {test}; chunk += {REDUCE_CHUNK}) {{")
             stop = f"edge - chunk < {REDUCE_CHUNK} ? edge : chunk + {REDUCE_CHUNK}"
             self.row.add(f"  const long long stop = {stop};")
             for reduction in chunked:
@@ -236,17 +236,17 @@ class _ColumnReduction:
         sums are where those of a single chunk would be."""
         count, place = self.form.lanes.count, "[l] + c)"
         new = f"*({self.vector} *)({self.array}{place}"
-        whole = f"*({self.vector} *)({self.array}sum{place}"
-        added = combine(self.operation, self.kind, count, whole, new)
+        total = f"*({self.vector} *)({self.array}sum{place}"
+        added = combine(self.operation, self.kind, count, total, new)
         columns = f"for (long long c = 0; c < w; c += {count})"
         return [
             "if (chunk > k0) {",
             f"  if (stop - chunk < {CANONICAL_LANES}) {self.array}n = {CANONICAL_LANES};",
             f"  for (long long l = 0; l < {CANONICAL_LANES}; ++l) {columns}",
-            f"    {new} = l < stop - chunk ? {added} : {whole};",
+            f"    {new} = l < stop - chunk ? {added} : {total};",
             "}",
             f"if (stop < edge) for (int l = 0; l < {CANONICAL_LANES}; ++l) {columns}",
-            f"  {whole} = {new};",
+            f"  {total} = {new};",
         ]
 
     def choose(self, scope: Scope) -> None:

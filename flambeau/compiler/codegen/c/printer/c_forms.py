@@ -277,8 +277,8 @@ class FormPrinter:
         count = self.lanes.count
         for name, value in statement.keeps:
             kind = MEMORY_KIND[value.dtype]
-            kept = values.name(values.stored(value, value.dtype), scope)
-            encoded = values.spellers[count].encode(kept, value.dtype)
+            stored = values.name(values.stored(value, value.dtype), scope)
+            encoded = values.spellers[count].encode(stored, value.dtype)
             scope.add(f"*({kind}x{count} *)({values.kept[name]} + r) = {encoded};")
         for parameter, index, value in statement.stores:
             values.store(parameter, index, value, scope)
@@ -344,8 +344,8 @@ class FormPrinter:
         self.row.add("long long blocks = 0;" if "blocks" not in self.row.names else "blocks = 0;")
         self.row.names["blocks"] = "blocks"
         if split:
-            more = "block == 0 || block < inner"
-            head = f"for (long long block = 0; {more}; block += {REDUCE_BLOCK}) {{"
+            test = "block == 0 || block < inner"
+            head = f"for (long long block = 0; {test}; block += {REDUCE_BLOCK}) {{"
             edge = f"inner - block < {REDUCE_BLOCK} ? inner : block + {REDUCE_BLOCK}"
         else:
             head, edge = "{ const long long block = 0;", "inner"
@@ -422,8 +422,8 @@ class Accumulator:
         looped = vectors > 8
         lines = []
         for u in ["u"] if looped else range(vectors):
-            whole, part = f"{self.whole}[{u}]", f"{self.array}[{u}]"
-            lines.append(f"{whole} = {combine(self.operation, self.kind, count, whole, part)};")
+            total, part = f"{self.whole}[{u}]", f"{self.array}[{u}]"
+            lines.append(f"{total} = {combine(self.operation, self.kind, count, total, part)};")
         if looped:
             return [f"for (int u = 0; u < {vectors}; ++u) {{ {lines[0]} FB_PLAIN; }}"]
         return lines

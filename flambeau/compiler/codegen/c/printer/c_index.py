@@ -35,8 +35,8 @@ def lane_step(a: Size, count: int) -> Size | None:
         if any(steps):
             if len(inside) > 1:
                 return None
-            rest = from_terms({tuple(x for x in monomial if x is not inside[0]): number})
-            total = total + rest
+            others = from_terms({tuple(x for x in monomial if x is not inside[0]): number})
+            total = total + others
     return total
 
 
@@ -46,8 +46,8 @@ def _atom_step(atom: SizeExpr, count: int) -> int | None:
     if all(lane_step(operand, count) == 0 for operand in atom.operands):
         return 0
     first, second = atom.operands[0], atom.operands[-1]
-    whole = isinstance(second, int) and second % count == 0
-    if atom.kind in ("floordiv", "mod") and whole and _is_r(first, count):
+    multiple = isinstance(second, int) and second % count == 0
+    if atom.kind in ("floordiv", "mod") and multiple and _is_r(first, count):
         return 0 if atom.kind == "floordiv" else 1
     return None
 
@@ -78,8 +78,8 @@ def index_difference(node: Node, count: int) -> tuple[Size, int] | None:
 
 def _index_of(node: Node) -> Size | None:
     if INDEX.matches(node) and not node.inputs:
-        found: Size = node.attribute("expression")
-        return found
+        index: Size = node.attribute("expression")
+        return index
     if CONST.matches(node) and node.dtype == "i64":
         return int(node.attribute("value"))
     return None

@@ -49,10 +49,10 @@ def _is_dense(node: Node, kernel: Kernel) -> bool:
         return not any(form.matches(node) for form in _REFUSED)
     if node.inputs:
         return False
-    found = sizes.affine_in(node.attribute("index"), ("p0", "r"))
-    if found is None:
+    affine = sizes.affine_in(node.attribute("index"), ("p0", "r"))
+    if affine is None:
         return False
-    row, element = found[0].get("p0", 0), found[0].get("r", 0)
+    row, element = affine[0].get("p0", 0), affine[0].get("r", 0)
     return (row == 0 and element == 0) or (row == kernel.inner and element == 1)
 
 

@@ -52,15 +52,15 @@ def _by_r(expression: Size) -> Size:
 
 def _renamed(kernel: Kernel) -> dict[Node, Node]:
     """The values, with r for k."""
-    found: dict[Node, Node] = {}
+    renamed: dict[Node, Node] = {}
     for value in topological(kernel.roots()):
         attributes = dict(value.attributes)
         expression = kernels.value_expression(value)
         if expression is not None:
             attributes[_EXPRESSIONS[value.op]] = _by_r(expression)
-        operands = [found[operand] for operand in value.inputs]
-        found[value] = node(value.op, operands, tuple(attributes.items()), value.dtype)
-    return found
+        operands = [renamed[operand] for operand in value.inputs]
+        renamed[value] = node(value.op, operands, tuple(attributes.items()), value.dtype)
+    return renamed
 
 
 class AlongScanPrinter(FormPrinter):
@@ -108,38 +108,38 @@ class AlongScanPrinter(FormPrinter):
 
     def _scan(self, operation: str, kind: str, value: str, running: str, scope: Scope) -> str:
         """Name of one scan's results. Most vectors hold no new maximum, which is soon seen."""
-        count, found = self.lanes.count, self.values.new_name("w")
+        count, window = self.lanes.count, self.values.new_name("w")
         vector = f"{kind}x{count}"
-        scope.add(f"{vector} {found} = {value};")
+        scope.add(f"{vector} {window} = {value};")
         guarded = operation != "sum" and kind_bits(kind) >= 32
         if guarded:
             # Equal integers are the same; of floats, -0 and +0 are not.
-            wins = self._wins(operation, kind, found, running, kind[0] == "f")
+            wins = self._wins(operation, kind, window, running, kind[0] == "f")
             scope.add(f"if (fb_any_{signed_kind(kind)}x{count}({wins})) {{")
         start, step = f"fb_splat_{vector}({identity(operation, kind)})", 1
         while step < count:
             earlier = [i if i < step else count + i - step for i in range(count)]
-            moved = f"FB_SHUFFLE2({vector}, {start}, {found}, {_listed(earlier)})"
-            self._combine(operation, kind, moved, found, scope)
+            moved = f"FB_SHUFFLE2({vector}, {start}, {window}, {_listed(earlier)})"
+            self._combine(operation, kind, moved, window, scope)
             step *= 2
-        self._combine(operation, kind, running, found, scope)
-        last = f"FB_SHUFFLE({vector}, {found}, {_listed([count - 1] * count)})"
+        self._combine(operation, kind, running, window, scope)
+        last = f"FB_SHUFFLE({vector}, {window}, {_listed([count - 1] * count)})"
         scope.add(f"{running} = {last};")
         if guarded:
-            scope.add(f"}} else {found} = {running};")
-        return found
+            scope.add(f"}} else {window} = {running};")
+        return window
 
-    def _combine(self, operation: str, kind: str, before: str, found: str, scope: Scope) -> None:
+    def _combine(self, operation: str, kind: str, before: str, window: str, scope: Scope) -> None:
         """`found` becomes what was before it combined with itself: the later one of equals wins,
         and NaN wins over everything, for good."""
         vector = f"{kind}x{self.lanes.count}"
         if operation == "sum":
-            scope.add(f"{found} = {combine(operation, kind, self.lanes.count, before, found)};")
+            scope.add(f"{window} = {combine(operation, kind, self.lanes.count, before, window)};")
             return
         name = self.values.new_name("e")
         scope.add(f"const {vector} {name} = {before};")
-        wins = self._wins(operation, kind, found, name, True)
-        scope.add(f"{found} = fb_select_{vector}({wins}, {found}, {name});")
+        wins = self._wins(operation, kind, window, name, True)
+        scope.add(f"{window} = fb_select_{vector}({wins}, {window}, {name});")
 
     def _wins(self, operation: str, kind: str, later: str, earlier: str, equal: bool) -> str:
         """The mask of what wins over what stands earlier, equals too where `equal`."""

@@ -72,10 +72,10 @@ def resize_mask(expression: str, from_bits: int, to_bits: int, lanes: int) -> st
 
 @functools.lru_cache(maxsize=4096)
 def _template(op: str, group: str, dtype: str) -> str:
-    found = SPELLING.get(op, {}).get(group)
-    if found is None:
+    text = SPELLING.get(op, {}).get(group)
+    if text is None:
         raise unsupported(op, dtype)
-    return found
+    return text
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Speller:
             return f"fb_to{target}_u8x{count}({self.cast(value, source, 'f32')})"
         if "e2m1fnx2" in (source, target):
             raise unsupported(f"cast from {source}", target)
-        kind, wanted = self.lanes.kind(source), self.lanes.kind(target)
+        kind, goal = self.lanes.kind(source), self.lanes.kind(target)
         if target == "bool":
             bits = kind_bits(kind)
             mask = f"(i{bits}x{count})fb_ne_x{count}({value}, 0)"
@@ -157,18 +157,18 @@ class Speller:
             return self.round_half(single, target)
         if source == "bool":
             value = f"({value} & 1)"
-        elif kind[0] == "f" and wanted[0] != "f":
-            return self._float_to_int(value, kind, wanted)
-        return value if kind == wanted else f"fb_to_{wanted}x{count}({value})"
+        elif kind[0] == "f" and goal[0] != "f":
+            return self._float_to_int(value, kind, goal)
+        return value if kind == goal else f"fb_to_{goal}x{count}({value})"
 
-    def _float_to_int(self, value: str, kind: str, wanted: str) -> str:
+    def _float_to_int(self, value: str, kind: str, goal: str) -> str:
         count = self.lanes.count
-        if wanted in ("u32", "u64"):
-            return f"fb_tounsigned{wanted[1:]}_{kind}x{count}({value})"
+        if goal in ("u32", "u64"):
+            return f"fb_tounsigned{goal[1:]}_{kind}x{count}({value})"
         # The low bits of the widened integer, as PyTorch; of a float32 beyond 2^31 they are 0.
-        through = "64" if wanted == "i64" or (wanted == "u8" and kind == "f64") else "32"
+        through = "64" if goal == "i64" or (goal == "u8" and kind == "f64") else "32"
         text = f"fb_toint{through}_{kind}x{count}({value})"
-        return text if wanted == f"i{through}" else f"fb_to_{wanted}x{count}({text})"
+        return text if goal == f"i{through}" else f"fb_to_{goal}x{count}({text})"
 
     def _cast(self, node: Node, operands: list[str]) -> str:
         return self.cast(operands[0], node.inputs[0].dtype, node.dtype)

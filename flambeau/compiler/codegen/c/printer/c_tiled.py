@@ -62,11 +62,11 @@ class TiledPrinter(FormPrinter):
             split = self._transposed(node, axis)
             if split is None:
                 continue
-            stride, rest = split
+            stride, others = split
             kind = MEMORY_KIND[node.dtype]
             parameter = node.attribute("parameter")
             buffers[node] = name = self.values.new_name("z")
-            start = f"{c_expression(rest)} + first + {c_expression(stride)}*r0"
+            start = f"{c_expression(others)} + first + {c_expression(stride)}*r0"
             self.row.add(f"  {kind}x1 {name}[{TILE_BLOCK}][{PITCH}] FB_ALIGNED;")
             self.row.add(
                 f"  fb_transpose_{kind}x1({name}[0], (const {kind}x1 *)p[{parameter}] + {start}, "
@@ -143,15 +143,15 @@ def _blocks(kind: str) -> str:
     low = "0, 8, 1, 9, 2, 10, 3, 11"
     high = "4, 12, 5, 13, 6, 14, 7, 15"
     for _ in range(3):
-        found = []
+        merged = []
         for i in range(4):
             for order in (low, high):
                 name = f"b{number}"
                 number += 1
                 pair = f"{v}, {names[i]}, {names[i + 4]}"
                 lines.append(f"      {v} {name} = FB_SHUFFLE2({pair}, {order});")
-                found.append(name)
-        names = found
+                merged.append(name)
+        names = merged
     for row in range(8):
         lines.append(f"      *({v} *)(to + (i + {row}) * {PITCH} + j) = {names[row]};")
     return "\n".join(

@@ -126,9 +126,9 @@ def _find(name: str, target: Target) -> str | None:
     if parts is None or int(parts[3]) not in _LANE_COUNTS:
         return None
     lanes = int(parts[3])
-    found = _prelude_definitions(lanes, target)[1].get(name)
-    if found is not None:
-        return found
+    text = _prelude_definitions(lanes, target)[1].get(name)
+    if text is not None:
+        return text
     stem, kind = name[3:].rsplit("_", 1)[0], parts[2]
     if kind and stem in _LIBRARY:
         return _LIBRARY[stem](kind, lanes)
@@ -184,7 +184,7 @@ def _shared_apart(text: str, shared: dict[str, str]) -> str:
     """
     if "FB_SHARED" not in text:
         return text
-    functions = {found["name"]: found[0] for found in _FUNCTION.finditer(text)}
+    functions = {match["name"]: match[0] for match in _FUNCTION.finditer(text)}
     marked = [name for name, body in functions.items() if body.startswith("FB_SHARED")]
     reached = set()
     while marked:
@@ -212,10 +212,10 @@ def _own_names(body: str) -> frozenset[str]:
 def _shared_function(name: str, body: str, callees: tuple[tuple[str, str], ...]) -> tuple[str, str]:
     """Name and definition of a shared function, whose callees are renamed already."""
     names = dict(callees)
-    known = _OWN_NAME.sub(lambda own: names.get(own[0], own[0]), body)
-    digest = blake2b(known.encode(), digest_size=6).hexdigest()
+    plain = _OWN_NAME.sub(lambda own: names.get(own[0], own[0]), body)
+    digest = blake2b(plain.encode(), digest_size=6).hexdigest()
     renamed = f"fb_shared_{digest}{name.removeprefix(SYMBOL)}"
-    return renamed, known.replace(f"{name}(", f"{renamed}(")
+    return renamed, plain.replace(f"{name}(", f"{renamed}(")
 
 
 def render(kernels: Sequence[tuple[str, str]], target: Target) -> str:
@@ -279,8 +279,8 @@ def _unit(shared: list[str], bodies: list[str], target: Target) -> str:
     """A translation unit of functions and of kernels that call them."""
     definitions = helpers([*shared, *bodies], target) + shared
     used = "\n".join([*definitions, *bodies])
-    found = {int(lanes) for lanes in re.findall(r"\b[fiu]\d+x(\d+)\b", used)} | {1}
-    types = [_prelude_definitions(lanes, target)[0] for lanes in sorted(found)]
+    widths = {int(lanes) for lanes in re.findall(r"\b[fiu]\d+x(\d+)\b", used)} | {1}
+    types = [_prelude_definitions(lanes, target)[0] for lanes in sorted(widths)]
     scalars = "".join(
         f"typedef {c} _c_{kind};\n"
         for kind, c in (

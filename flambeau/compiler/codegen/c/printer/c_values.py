@@ -70,10 +70,10 @@ class Scope:
 
     def home(self, level: int) -> Scope:
         """The outermost scope where a value that varies along `level` can live."""
-        found, outer = self, self.parent
+        scope, outer = self, self.parent
         while outer is not None and not level & ~outer.level:
-            found, outer = outer, outer.parent
-        return found
+            scope, outer = outer, outer.parent
+        return scope
 
 
 class Values:
@@ -133,14 +133,14 @@ class Values:
         if node in scope.names:
             return scope.names[node]
         home = scope.home(self.levels[node])
-        found = home.names[node]
+        text = home.names[node]
         if home.lanes.count == scope.lanes.count:
-            return found
+            return text
         key = ("splat", node)
         if key not in home.names:
             kind = scope.lanes.type(node.dtype)
             home.names[key] = name = self.new_name("s")
-            splat = f"fb_splat_{kind}({found})" if node.dtype != "c128" else self._splat128(found)
+            splat = f"fb_splat_{kind}({text})" if node.dtype != "c128" else self._splat128(text)
             home.add(f"const {kind} {name} = {splat};")
         return home.names[key]
 
@@ -242,16 +242,16 @@ class Values:
         }
         return sizes.stringify(sizes.substitute(expression, renamed), "c")
 
-    def base(self, parameter: int, rest: Size, scope: Scope, constant: bool) -> str:
+    def base(self, parameter: int, offset_of: Size, scope: Scope, constant: bool) -> str:
         """Pointer to element `rest` (free of r) of a parameter, defined outside of the loop."""
-        level = ON_K if "k" in sizes.free_symbols(rest) else 0
+        level = ON_K if "k" in sizes.free_symbols(offset_of) else 0
         home = scope.home(level)
-        key = ("base", parameter, rest, constant)
+        key = ("base", parameter, offset_of, constant)
         if key not in home.names:
             kind = MEMORY_KIND[self.kernel.parameters[parameter][0]]
             qualifier = "const " if constant else ""
             home.names[key] = name = self.new_name("b")
-            offset = f" + {c_expression(rest)}" if rest != 0 else ""
+            offset = f" + {c_expression(offset_of)}" if offset_of != 0 else ""
             home.add(
                 f"{qualifier}{kind}x1 *{name} = ({qualifier}{kind}x1 *)p[{parameter}]{offset};"
             )
@@ -275,8 +275,8 @@ class Values:
             memory = self._scalar_load(node, parameter, expression, indices, home)
             return self._choose(node, speller.decode(memory, dtype), masked, home)
         active = home.active or str(count)
-        found = self._in_order(parameter, expression, indices, home)
-        if found is None:
+        ordered = self._in_order(parameter, expression, indices, home)
+        if ordered is None:
             index = self._index_vector(expression, indices, home)
             base = self.base(parameter, 0, home, True)
             arguments = f"{base}, {index}"
@@ -286,7 +286,7 @@ class Values:
                     f"takeif@_{kind}x{count}({arguments}, #, {active})", node, home
                 )
             return speller.decode(memory, dtype)
-        pointer, factor = found
+        pointer, factor = ordered
         if masked:
             text = f"loadif@_{kind}x{count}({pointer}, {c_expression(factor)}, #, {active})"
             return speller.decode(self._masked(text, node, home), dtype)
@@ -363,9 +363,9 @@ class Values:
         split = sizes.affine_in(expression, ("r", *names))
         if split is None:
             return self._index_by_lane(expression, indices, home)
-        factors, rest = split
+        factors, others = split
         along_r = factors.get("r", 0)
-        start = sizes.add(rest, sizes.mul(along_r, sizes.symbol("r")))
+        start = sizes.add(others, sizes.mul(along_r, sizes.symbol("r")))
         terms = [f"fb_splat_i64x{count}({sizes.stringify(start, 'c')})"]
         if along_r != 0:
             steps = ", ".join(map(str, range(count)))
@@ -421,13 +421,13 @@ class Values:
             scope.add(f"{base}[{sizes.stringify(index, 'c')}] = {encoded};")
             return
         active = scope.active or str(count)
-        found = self._in_order(parameter, index, [], scope, load=False)
-        if found is None:
+        ordered = self._in_order(parameter, index, [], scope, load=False)
+        if ordered is None:
             positions = self._index_vector(index, [], scope)
             base = self.base(parameter, 0, scope, False)
             scope.add(f"fb_givem_{kind}x{count}({base}, {positions}, {encoded}, {active});")
             return
-        pointer, factor = found
+        pointer, factor = ordered
         if factor == 1 and scope.active:
             scope.add(f"fb_storem_{kind}x{count}({pointer}, {encoded}, {active});")
         elif factor == 1:
