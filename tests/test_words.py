@@ -22,10 +22,10 @@ WORDS = frozenset(
 OPENINGS = frozenset("What Who Whoever Whatever Which Of".split())
 
 # Limits of the counts: they may only fall; the aim is 0.
-PRIVATE_NAMES = 756
+PRIVATE_NAMES = 229
 PROSE_WORDS = 856
 NATIVE_WORDS = 1107
-CLAUSE_OPENINGS = 150
+CLAUSE_OPENINGS = 3
 
 
 def modules() -> Iterator[tuple[Path, str, ast.Module]]:

@@ -296,7 +296,7 @@ class Wrapper(Composite):
 
     @property
     def device(self) -> Any:
-        """Of the values."""
+        """The device of the values."""
         return self._kept.device
 
     @property

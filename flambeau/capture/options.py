@@ -1,4 +1,4 @@
-"""What `torch.compile` accepts as `mode` and `options`: names, types, and which of them tune.
+"""The names and types of `mode` and `options` of `torch.compile`, and those that tune.
 
 Options are the settings of `torch._inductor.config`, which PyTorch's compiler reads; the ones in
 `_TUNING` change how kernels are chosen here. The others name freedoms that this compiler has always

@@ -55,7 +55,7 @@ class Flush:
 
 @dataclass
 class Explanation:
-    """What `explain` found out.
+    """The result of `explain`.
 
     Attributes:
         flushes: in order; the last one is the region's end.
@@ -274,7 +274,7 @@ def _resolved(backend: Any, fullgraph: bool) -> Any:
 def _by_backend(
     backend: Any, fullgraph: bool, mode: Any, options: Any, limit: int | None
 ) -> Callable[[Any], Any]:
-    """What compiles a function by a backend that is a function."""
+    """Returns the function that compiles by a backend that is a function."""
     settings = {"mode": mode if mode != "default" else None, "options": options}
     settings = {name: value for name, value in settings.items() if value}
     if settings:

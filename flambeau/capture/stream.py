@@ -51,7 +51,7 @@ class Value:
 
 @dataclass
 class History:
-    """What earlier compilations of the same stream (up to sizes) saw: the values of its symbols."""
+    """The values that a stream's symbols had in earlier compilations of it (up to sizes)."""
 
     hints: list[list[int]] = field(default_factory=list)
 
@@ -259,7 +259,7 @@ class StreamTrace:
     # ------------------------------------------------------------------ run-time integers
 
     def _integers(self, values: Sequence[int], operands: Sequence[Value]) -> list[Size]:
-        """What the run-time integers of one call stand for, see `_meanings`."""
+        """Returns the sizes that one call's run-time integers denote, see `_meanings`."""
         shape = operands[0].node.shape if operands else ()
         first = len(self.symbols)
         reshape = bool(shape) and (-1 in values or math.prod(values) == self._hint(prod(shape)))
@@ -389,7 +389,7 @@ class StreamTrace:
         # an output that is an operand itself keeps that operand's number and value
 
     def _mapping(self, record: OpRecord, operands: Sequence[Value]) -> dict[str, Size]:
-        """What the symbols of a call's graph stand for."""
+        """Binds the symbols of a call's graph."""
         forward, integers = record.forward, record.integers
         mapping, names = geometry_of(record.plan.graph(), operands)
         if forward >= 0 and len(record.registers) == len(integers):
@@ -411,7 +411,7 @@ class StreamTrace:
 
 
 def geometry_of(graph: Graph, operands: Sequence[Value]) -> tuple[dict[str, Size], Iterator[str]]:
-    """What the symbols of a call's tensors stand for, and the symbols after them."""
+    """Binds the symbols of a call's tensors; returns the symbols after them, too."""
     names = iter(graph.symbols)
     mapping: dict[str, Size] = {}
     for value in operands:
@@ -432,7 +432,7 @@ def _numeric_strides(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def history_key(externals: Sequence[ExternalTensor], records: Sequence[OpRecord]) -> Any:
-    """What streams that share their history have in common."""
+    """Returns the key that streams with one history share."""
     # A size of 1 is a constant, and what it meant elsewhere (a batch) is not seen here.
     tensors = [external.tensor for external in externals]
     classes = tuple((t.dtype, tuple(min(size, 2) for size in t.sizes)) for t in tensors)
@@ -440,7 +440,7 @@ def history_key(externals: Sequence[ExternalTensor], records: Sequence[OpRecord]
 
 
 def history_of(key: Any) -> History:
-    """What was seen under a key, made on demand."""
+    """Returns the history of a key, created on demand."""
     history = _histories.get(key)
     if history is None:
         history = _histories[key] = History()

@@ -53,7 +53,7 @@ PREFILLED = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file
 
 
 class Stats:
-    """What the cache did in this process."""
+    """Counts of the cache's work in this process."""
 
     def __init__(self) -> None:
         """Nothing yet."""
@@ -417,7 +417,7 @@ def prefilled_blob(key: str) -> bytes | None:
 
 
 def _unsealed(path: str, own: bool) -> bytes | None:
-    """What a blob holds; None if there is no file.
+    """Returns the content of a blob; None if there is no file.
 
     Raises:
         ValueError: it is damaged.

@@ -1,4 +1,4 @@
-"""What the compiler says about its work: the ladder `FLAMBEAU_DEBUG=1..5`, and watchers of stages.
+"""Reports of the compiler's work: the ladder `FLAMBEAU_DEBUG=1..5`, and watchers of stages.
 
 Each level shows what the levels below it show, and more (docs/debugging.md has an example of each).
 Everything goes to the standard error stream, so that a program's own output stays as it is. Loads

@@ -1,4 +1,4 @@
-"""Which kernels some calls need, found out without compiling or launching any.
+"""Finds the kernels that calls need, without compiling or launching any.
 
 The calls run in a forked child whose plans launch nothing and whose fresh memory is zero. A call
 that ends its child, or does not come to an end, is left out: another child goes on after it.

@@ -16,7 +16,7 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 class Machine(NamedTuple):
-    """What a choice depends on.
+    """The properties of a machine that choices depend on.
 
     Attributes:
         cores: that this process may use.

@@ -371,7 +371,7 @@ def _reports(state: State, listed: Sequence[Stage]) -> Iterator[debug.Report]:
 
 
 def _show(state: State, reports: list[debug.Report]) -> None:
-    """What FLAMBEAU_DEBUG asks for, about one compiled program."""
+    """Shows the parts of one compiled program that FLAMBEAU_DEBUG selects."""
     if not debug.level():
         return
     name, launches = state.graph.name, state.schedule.launches

@@ -33,7 +33,7 @@ MAX_PLANS = 8
 
 
 class StoredPlan:
-    """What a plan consists of, in terms that another process understands.
+    """The parts of a plan in a form that another process can read.
 
     Args:
         hints: values of the symbols when it was traced.
@@ -137,7 +137,7 @@ def _text(graph: Graph) -> str:
 
 @functools.cache
 def _environment(target: str | None, compiler: str | None) -> str | None:
-    """What all plans of this process depend on, for the settings of these names."""
+    """Returns the settings, by these names, that all plans of this process depend on."""
     try:
         stamp, built_by = _package_stamp(), toolchain.stamp()
     except (OSError, ValueError):  # files that come and go, a command that is none

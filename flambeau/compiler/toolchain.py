@@ -140,7 +140,7 @@ def find() -> Compiler:
 
 
 def stamp() -> str:
-    """What tells this compiler from others without running it; "" where there is none."""
+    """Returns a stamp that identifies the compiler without running it; "" where there is none."""
     located = _locate()
     return "" if located is None else _stamp_of(*located)
 

@@ -128,7 +128,7 @@ def _native_op(definition: OpDefinition, name: str, variant: str) -> Any:
 
 
 def _overloads(definition: OpDefinition, variant: str) -> Callable[[], list[tuple[Any, ...]]]:
-    """What a native op calls before its first use."""
+    """Returns the overloads of a native op, before its first use."""
 
     def parsed() -> list[tuple[Any, ...]]:
         return [
@@ -164,7 +164,7 @@ def install_definition(definition: OpDefinition) -> None:
 
 
 def wrong_argument(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-    """What is wrong with a call of an operator in Python: the first argument that is no tensor."""
+    """Returns the error of a Python operator's call: the first argument that is no tensor."""
     definition = DEFINITIONS.get(id(op))
     if definition is None:
         return None

@@ -64,7 +64,7 @@ def _of_data(data: Any, dtype: Any, name: str) -> Any:
 
 
 def legacy_tensor(dtype: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """What the old constructors make: of sizes (not initialised), a sequence, a tensor, a storage.
+    """Constructs a tensor of sizes (uninitialized), a sequence, a tensor or a storage.
 
     Args:
         dtype: of the result.

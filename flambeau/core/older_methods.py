@@ -109,7 +109,7 @@ def _order_of(memory_format: Any, rank: int) -> tuple[int, ...]:
 
 
 def _module_load(self: Any, other: Any, assign: bool = False) -> Any:
-    """What takes this tensor's place when `load_state_dict` gives a module `other`.
+    """Returns the replacement of this tensor when `load_state_dict` gives a module `other`.
 
     Args:
         assign: the result is `other` itself, detached; else this tensor with its values.

@@ -204,7 +204,7 @@ def numbers_text(tensor: Any, indent: int) -> str:
 
 # ------------------------------------------------------------------------------ the whole text
 def _contents(tensor: Any, indent: int) -> tuple[str, list[str]]:
-    """What stands between the parentheses: the numbers and the notes on shape and dtype."""
+    """Returns the text between the parentheses: the numbers and the notes on shape and dtype."""
     default = _core.get_default_dtype()
     dtype = tensor.dtype
     notes = []
@@ -224,7 +224,7 @@ def _contents(tensor: Any, indent: int) -> tuple[str, list[str]]:
 
 
 def gradient_note(tensor: Any) -> str | None:
-    """What a text says about gradients, or None."""
+    """Returns the note about gradients, or None."""
     node = tensor.grad_fn
     if node is not None:
         name = getattr(node, "name", None)

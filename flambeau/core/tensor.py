@@ -256,7 +256,7 @@ BYTES_LATER = (
 def _torch_function(
     cls: type, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
 ) -> Any:
-    """What subclasses do that define no `__torch_function__`: results are of the subclass.
+    """The default `__torch_function__` of subclasses: results are of the subclass.
 
     Args:
         func: the function, method or accessor of an attribute that was called.

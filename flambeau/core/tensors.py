@@ -1,4 +1,4 @@
-"""What host operators may do with real tensors: the native constructors, under typed names.
+"""Typed access of host operators to the native constructors of tensors.
 
 Only `core` and `runtime` know the native module; operators written in Python over real tensors
 reach it through here.

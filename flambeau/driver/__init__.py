@@ -1,1 +1,1 @@
-"""What happens at a cache miss: a call is traced, differentiated and becomes a Plan."""
+"""The driver of cache misses: traces a call, differentiates it and builds its Plan."""

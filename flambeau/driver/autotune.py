@@ -40,7 +40,7 @@ Memory = tuple[str, Any]
 
 
 class Report(NamedTuple):
-    """What was found out about one tunable call.
+    """The measurements of one tunable call.
 
     Attributes:
         call: for people.
@@ -88,7 +88,7 @@ def forget() -> None:
 
 
 def conditions() -> str:
-    """What a tuned plan depends on, beside what every plan does: part of its name."""
+    """Returns the conditions of a tuned plan beyond those of every plan: part of its name."""
     return f"tuned {_core.get_num_threads()} {_forced[-1:]}"
 
 

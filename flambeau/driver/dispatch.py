@@ -87,7 +87,7 @@ class Source:
         return stored.name_of(*self._conditions(call), identity, called)
 
     def _conditions(self, call: Call) -> list[str]:
-        """What a tuned Plan depends on beside its class."""
+        """Returns the conditions of a tuned Plan beyond its class."""
         if not self.tuned:
             return []
         with importing:

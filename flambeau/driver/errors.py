@@ -1,4 +1,4 @@
-"""What goes wrong in a trace, said as users know it: the op they called, PyTorch's exception types.
+"""Translates errors of a trace to users' terms: the op that they called, PyTorch's exceptions.
 
 Primitives check their operands strictly and know no public operator; an op's body may run into such
 a check. Devices are compared here too: once per class of calls, when its program is traced.

@@ -1,4 +1,4 @@
-"""What can be wrong with the data of a call: which of an operator's checks need no run to answer.
+"""Finds the checks of a call's data that its arguments answer without running it.
 
 Eager mode raises at the call. A recorded call runs later, so the native recorder looks at its
 indices when it is called: an index tensor whose values are there is compared with the size it
@@ -40,7 +40,7 @@ def faults_of(graph: Graph, program: Program) -> tuple[list[Check], bool, list[B
 
 
 def _bound(number: int, output: Node, program: Program) -> Bound | None:
-    """What is known about the elements of an output; None: nothing."""
+    """Returns the bound of an output's elements; None if there is none."""
     index = _source(output)
     if index.dtype not in _INTEGERS:
         return None

@@ -372,7 +372,7 @@ def _backward_spec(derived: Any, graph: Graph) -> BackwardSpec:
 
 
 def signature_of(graph: Graph) -> tuple[int, tuple[str, ...], int]:
-    """What a graph takes when it is used as an op: tensors, integers by name, numbers."""
+    """Returns the signature of a graph that serves as an op: tensors, integers, numbers."""
     return len(graph.inputs), graph.symbols, len(graph.scalars)
 
 

@@ -95,7 +95,7 @@ class Check(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """What is known of the elements of an integer output.
+    """The bound of an integer output's elements.
 
     Attributes:
         output: its number.
@@ -186,7 +186,7 @@ class Number(NamedTuple):
 
 
 class Packing(NamedTuple):
-    """What a launch that packs an input does (docs/design.md § 5).
+    """The packing of an input by a launch (docs/design.md § 5).
 
     Attributes:
         source, target: positions in the launch's buffers.
@@ -238,7 +238,7 @@ class Launch(NamedTuple):
 
 
 class Execution(NamedTuple):
-    """What a compiled Graph becomes (docs/design.md § 5).
+    """The result of compiling a Graph (docs/design.md § 5).
 
     Attributes:
         program: instructions of the registers after those of the plan.

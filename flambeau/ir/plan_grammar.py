@@ -106,7 +106,7 @@ def _instructions(program: Sequence[Instruction], first: int) -> Iterator[Line]:
 
 
 def _range(kind: str, numbers: Iterable[int], limit: int, absent: bool = False) -> str | None:
-    """What is wrong with numbers that must lie in [0, limit), or be -1 where one may be absent."""
+    """Describes numbers outside of [0, limit); -1 is valid where one may be absent."""
     for number in numbers:
         if not (0 <= number < limit or (absent and number == -1)):
             return f"{kind} {number} is none of {limit}"

@@ -1,4 +1,4 @@
-"""What the scheduler and the printers of template "product" agree on.
+"""The constants that the scheduler and the printers of template "product" share.
 
 Size arguments of the tiles, in order (`height`, `width`: extents of the result, exchanged with
 those of the operands where `swapped`, when the transposed product is computed):

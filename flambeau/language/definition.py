@@ -38,7 +38,7 @@ _given: ContextVar[Mapping[Node, str]] = ContextVar("given", default=MappingProx
 
 
 class View:
-    """What a view op's body returns when its geometry is not a chain of view primitives.
+    """The result of a view op's body whose geometry is not a chain of view primitives.
 
     Attributes:
         node: the value, as a node.
@@ -54,7 +54,7 @@ class View:
 
 
 class Dense:
-    """What a body returns for a new result that does not lie row by row in memory.
+    """A new result that is not row-major in memory.
 
     Attributes:
         node: the value.
@@ -169,7 +169,7 @@ class Options:
 
     @property
     def stated(self) -> dict[str, Any]:
-        """What differs from the class's defaults."""
+        """Returns the fields that differ from the class's defaults."""
         return self.__dict__
 
 

@@ -1,4 +1,4 @@
-"""What tensors of the meta device answer to questions about their data: an exception with a mark.
+"""The errors of meta tensors for queries of their data: an exception with a mark.
 
 The type is PyTorch's. Fake tensors tell by the attribute `asked_by`, the operator that needs data,
 that a size or a number depends on data; where numbers are read, natively, it is set too.
@@ -12,7 +12,7 @@ __all__ = ["no_data", "refuse_meta"]
 
 
 def refuse_meta(name: str, x: Any, inner: str | None = None) -> None:
-    """What is computed from data alone needs some.
+    """Raises for a computation that needs data.
 
     Args:
         inner: the operator of PyTorch's inner library that needs them; None: the one named.
@@ -29,7 +29,7 @@ def refuse_meta(name: str, x: Any, inner: str | None = None) -> None:
 
 
 def no_data(text: str, inner: str) -> NotImplementedError:
-    """What a call raises that only data could answer; `inner` as above."""
+    """Returns the error of a query that only data could answer; `inner` as above."""
     error = NotImplementedError(text)
     error.asked_by = inner  # type: ignore[attr-defined]
     return error

@@ -1,4 +1,4 @@
-"""Which function answers a call of an operator with a masked tensor."""
+"""Dispatches calls of operators with masked tensors."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ class MaskedTensor(Wrapper):
     # ------------------------------------------------------------------ what kind of tensor
     @property
     def layout(self) -> Any:
-        """Of the data: `torch.strided`, `torch.sparse_coo` or `torch.sparse_csr`."""
+        """The layout of the data: `torch.strided`, `torch.sparse_coo` or `torch.sparse_csr`."""
         return self._kept.layout
 
     @property
@@ -147,7 +147,7 @@ class MaskedTensor(Wrapper):
         return self.layout is torch.sparse_csr
 
     def stride(self, dim: int | None = None) -> Any:
-        """Of the data."""
+        """The strides of the data."""
         return self._kept.stride() if dim is None else self._kept.stride(dim)
 
     def is_contiguous(self, memory_format: Any = torch.contiguous_format) -> bool:
@@ -319,6 +319,6 @@ def aligned(data: Any, mask: Any) -> tuple[Any, Any]:
 
 
 def rebuild(data: Any, mask: Any, requires_grad: bool) -> Tensor:
-    """What unpickling calls; parts of a file are checked."""
+    """Rebuilds a masked tensor from a file; its parts are checked."""
     check(data, mask)
     return masked(*aligned(data, mask)).requires_grad_(requires_grad)

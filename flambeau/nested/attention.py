@@ -114,7 +114,7 @@ def multi_head_attention(
     average: bool,
     is_causal: bool,
 ) -> tuple[Any, Any]:
-    """What `nn.MultiheadAttention` gives for nested `(B, n, E)`, in training too.
+    """Computes `nn.MultiheadAttention` for nested `(B, n, E)`, in training, too.
 
     Returns:
         The nested result; and the weights `(B, L, S)`, dense and 0 behind the ends, or None.

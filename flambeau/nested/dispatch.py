@@ -1,4 +1,4 @@
-"""Which function answers a call of an operator with a nested tensor."""
+"""Dispatches calls of operators with nested tensors."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class Ragged:
         longest: int | None = None,
         spans: Sequence[tuple[int, int]] | None = None,
     ) -> None:
-        """Of known extremes and (begin, length) pairs, where the caller has them."""
+        """Uses known extremes and (begin, length) pairs, where the caller has them."""
         self.offsets, self.lengths = offsets, lengths
         self._shortest, self._longest, self._spans = shortest, longest, spans
         self._room: tuple[int, int] | None = None

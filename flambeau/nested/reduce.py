@@ -166,7 +166,7 @@ def _without_holes(tensor: Tensor) -> Any:
 
 
 def along(op: Callable[..., Any], name: str, args: Any, kwargs: dict[str, Any]) -> Any:
-    """What runs along one dimension of a jagged tensor and keeps the others."""
+    """Applies an operator along one dimension of a jagged tensor that retains the others."""
     arguments, options = list(args), dict(kwargs)
     tensor = arguments[0]
     dim = _take_dim(name, arguments, options)

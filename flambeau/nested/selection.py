@@ -12,7 +12,7 @@ from flambeau.nested.tensor import JaggedTensor, NestedTensor, jagged, refuse
 
 
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
-    """Of every sample (a vector) the elements where its mask is True: (B, n) -> (B, fewer).
+    """Selects the elements of every sample (a vector) where its mask is True: (B, n) -> (B, fewer).
 
     Raises:
         ValueError: samples do not lie behind each other.

@@ -89,7 +89,7 @@ class NestedTensor(Wrapper):
         return torch.cat([p.reshape(-1) for p in self._parts()]).item()
 
     def masked_select(self, mask: Tensor, *, out: Any = None) -> Tensor:
-        """Of every sample (a vector) the elements where a nested mask is True."""
+        """Selects the elements of every sample (a vector) where a nested mask is True."""
         with importing:
             from flambeau.nested.dispatch import refuse as not_implemented
             from flambeau.nested.selection import masked_select
@@ -256,7 +256,7 @@ def rebuild(
     longest: int | None,
     requires_grad: bool,
 ) -> Tensor:
-    """What unpickling calls."""
+    """Rebuilds a jagged tensor from a pickle."""
     from flambeau.nested.construct import nested_tensor_from_jagged
 
     made = nested_tensor_from_jagged(values, offsets, lengths, dim, shortest, longest)
@@ -353,12 +353,12 @@ def strided(values: Any, shapes: Sequence[Sequence[int]]) -> Tensor:
 
 
 def rebuild_strided(values: Any, shapes: Any, requires_grad: bool) -> Tensor:
-    """What unpickling calls."""
+    """Rebuilds a strided nested tensor from a pickle."""
     return strided(values, shapes).requires_grad_(requires_grad)
 
 
 def rebuild_any(layout: str, arguments: tuple[Any, ...]) -> Any:
-    """What `torch.load` calls; places outside of the values raise when they are read."""
+    """Rebuilds for `torch.load`; offsets outside of the values raise when they are read."""
     return (rebuild if layout == "torch.jagged" else rebuild_strided)(*arguments)
 
 

@@ -110,7 +110,7 @@ _MARKS.update({Parameter: "_is_param", Buffer: "_is_buffer"})
 
 
 class UninitializedTensorMixin:
-    """What parameters and buffers without a shape share: they refuse all but a few operations."""
+    """The base of parameters and buffers without a shape: they refuse all but a few operations."""
 
     cls_to_become: Any = Tensor
 

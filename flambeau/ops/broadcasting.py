@@ -167,7 +167,7 @@ def unsupported(name: str, x: Node | str, advice: str) -> NotImplementedError:
 
 
 def participant(value: Value) -> tuple[str, str]:
-    """What a value contributes to type promotion: its dtype and its class."""
+    """Returns a value's contribution to type promotion: its dtype and its class."""
     if not isinstance(value, Node):
         return number_dtype(type(value)), "number"
     if value.is_scalar:

@@ -1,4 +1,4 @@
-"""What the operator modules share: dimension arithmetic, geometry of views, dtype arguments.
+"""Helpers of operator modules: dimension arithmetic, geometry of views, dtype arguments.
 
 Everything here works on sizes that may be symbolic: questions that algebra cannot answer are put
 to the shape environment, which records a guard. Nothing here computes values.
@@ -110,7 +110,7 @@ def dtype_or(dtype: Any, default: str | None = None) -> str:
 def gathered(
     value: Node, before: Sequence[Size], after: Sequence[Size], indices: Sequence[Strided]
 ) -> Dense:
-    """What was read at index tensors: in memory it lies as what was read, then as they do.
+    """Lays out values read at index tensors: as their source in memory, then as the indices.
 
     Args:
         before, after: strides of the dimensions on either side of those that were indexed.

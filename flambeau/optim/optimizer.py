@@ -404,7 +404,7 @@ def gradients(
 
 
 def new_state(make: Callable[[], Any]) -> Any:
-    """What `make` returns, made outside of a recorded region.
+    """Calls `make` outside of a recorded region.
 
     The first step then meets its state as all later ones do, and is the same program.
     """

@@ -14,7 +14,7 @@ Data = Any
 
 
 class Options(TypedDict, total=False):
-    """What the constructors of one compressed layout take by name, as `sparse_coo_tensor` does."""
+    """The named options of the constructors of one compressed layout, as of `sparse_coo_tensor`."""
 
     dtype: Any
     layout: Any
@@ -197,7 +197,7 @@ def _check_layout(layout: Any) -> None:
 
 
 def _of_layout(layout: Any, parts: tuple[Any, ...], options: Options) -> Tensor:
-    """What the constructor of one layout gives; it may be told by name, too, that it is that one.
+    """Constructs a tensor of one layout; `layout=` may name that layout, too.
 
     Raises:
         RuntimeError: it is told another.

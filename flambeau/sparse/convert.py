@@ -338,7 +338,7 @@ def compressed_of_dense(tensor: Any, layout: Any, dense_dim: int) -> Tensor:
 
 
 def sparse_mask(self: Tensor, mask: Tensor) -> Tensor:
-    """What the tensor has at the places that the sparse tensor `mask` keeps.
+    """Returns the tensor's elements at the indices of the sparse tensor `mask`.
 
     Shape: both have one shape; the result is sparse, of `mask`'s layout.
 

@@ -1,4 +1,4 @@
-"""What a sparse tensor keeps, as tensors with memory of their own: `torch.values_copy` and kin."""
+"""Copies of a sparse tensor's parts, with memory of their own: `torch.values_copy` and kin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which function answers a call of an operator with a sparse tensor."""
+"""Dispatches calls of operators with sparse tensors."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def _position(index: int, extent: int, dim: int) -> int:
 
 
 def select(input: Tensor, dim: int, index: int) -> Tensor:
-    """What has this index along a dimension, without the dimension."""
+    """Selects one index along a dimension, and removes the dimension."""
     if input.dim() == 0:
         raise IndexError("[select] cannot be applied to a 0-dim tensor\nhint: it has no dimensions")
     place = wrapped(dim, input.dim())

@@ -1,4 +1,4 @@
-"""What makes the parts of a sparse tensor fit each other, checked where it is asked for.
+"""The invariants of a sparse tensor's parts, checked where a program enables it.
 
 Shapes are always checked. What the indices *are* (in range, in order) costs reading them, so it is
 checked only where `check_sparse_tensor_invariants` or an argument says so, as in PyTorch; without
@@ -87,7 +87,7 @@ def _choose(enabled: bool) -> None:
 
 
 def wanted(check_invariants: bool | None) -> bool:
-    """What an argument `check_invariants` means: None is the switch's state."""
+    """Resolves the argument `check_invariants`: None is the switch's state."""
     if check_invariants is None:
         if not check_sparse_tensor_invariants._chosen:
             warn_once(

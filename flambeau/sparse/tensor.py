@@ -259,7 +259,7 @@ def rebuild(
     unique: bool,
     requires_grad: bool,
 ) -> Tensor:
-    """What unpickling and `load` call: a tensor of checked parts."""
+    """Rebuilds a tensor of checked parts, for unpickling and `load`."""
     from flambeau.sparse.invariants import check
 
     kind = {str(known): known for known in LAYOUT_NAMES}[f"torch.{layout}"]

@@ -246,7 +246,7 @@ def key_of_functions(target: Target, names: str) -> str:
 
 @functools.cache
 def _spelling_text(name: str) -> bytes:
-    """What the record of a primitive says about its code; nothing for what only kernels have."""
+    """Returns the spelling of a primitive as text; "" for the nodes of kernels alone."""
     spelling = SPELLINGS.get(name)
     return b"" if spelling is None else f"{name} {spelling}".encode()
 

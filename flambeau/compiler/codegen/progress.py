@@ -19,7 +19,7 @@ _counting = fork_safe_lock(level=3)
 
 
 class Announcement:
-    """What a compilation of many kernels says.
+    """The messages of a compilation of many kernels.
 
     Args:
         kernels: how many are compiled; may grow.

@@ -116,7 +116,7 @@ class _Problem:
 
     @property
     def statistics(self) -> int:
-        """Which statistics are wanted: top (1), sum (2), lse (4)."""
+        """Returns the statistics to compute: top (1), sum (2), lse (4)."""
         return sum(1 << i for i, n in enumerate(RESULTS["attention"][1:]) if n in self.wanted)
 
     def launch(

@@ -1,4 +1,4 @@
-"""What becomes row axes, inner axis and reduced axis of a kernel; which axes are one.
+"""Chooses the row axes, inner axis and reduced axis of a kernel, and merges axes.
 
 Everything is decided from the addresses (affine in the axes, mostly): an axis along which memory is
 dense should be the inner one, neighbours that are dense together become one axis.

@@ -1,4 +1,4 @@
-"""Which tunable calls have candidates, and how a schedule asks which one to take.
+"""The tunable calls that have candidates, and the choice among those.
 
 A template declares its candidates by name, beside the code that cuts it in tiles: the first name is
 the choice of its cost model. None of them changes a bit of a result. `schedule` takes the first

@@ -1,4 +1,4 @@
-"""Which fusion roots share a kernel, and why others do not.
+"""Decides which fusion roots share a kernel, and records why others do not.
 
 Fusion roots are visited operands first; each joins the cluster of one of its operands (or one that
 reads the same memory) if its value can be had at the very point the cluster computes, and if no

@@ -1,4 +1,4 @@
-"""What may be chosen of a convolution without changing a bit of its result, and the default.
+"""The choices of a convolution that change no bit of its result, and the defaults.
 
 `model` is the choice that the default makes, from the machine's caches and cores; `CANDIDATES`
 names what `compile(mode="max-autotune")` measures.
@@ -18,7 +18,7 @@ TILES_PER_CORE = 2
 
 @dataclass(frozen=True)
 class Blocking:
-    """What may be chosen.
+    """The choices.
 
     Attributes:
         slabs: of a tile, at most.
@@ -52,7 +52,7 @@ def model(slab_row: int, place: Machine, gradient_of_weight: bool) -> Blocking:
 
 
 def candidates(default: Blocking) -> dict[str, Blocking]:
-    """What may be chosen, by name: the model's choice, and others around it."""
+    """Returns the choices by name: the cost model's, and others around it."""
 
     def rows(numerator: int, denominator: int) -> Blocking:
         scaled = (x * numerator // denominator for x in (default.rows, default.factor_rows))

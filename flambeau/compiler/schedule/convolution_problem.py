@@ -1,4 +1,4 @@
-"""What the launches of convolutions and their gradients have in common: the problem they solve."""
+"""The problem that the launches of a convolution and of its gradients solve."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class Problem:
-    """What the three primitives have in common: x, y, the weight and how they are connected."""
+    """The problem of the three primitives: x, y, the weight and their connection."""
 
     x: Operand
     y: Operand

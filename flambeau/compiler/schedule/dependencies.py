@@ -1,4 +1,4 @@
-"""Which launch must run before which: vertices are values, and a table holds the present ones.
+"""The order of launches: vertices are values, and a table holds the present ones.
 
 Every vertex has the set of all its predecessors, direct or not, as the bits of one integer, so that
 "does a run before b" is one `and`. An edge or a merge puts new vertices in the table in place of

@@ -25,7 +25,7 @@ from flambeau.ir.size import Size, floordiv, mul, symbol
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What a template's kernel and its launch add to their own.
+    """The additions of an epilogue to a template's kernel and its launch.
 
     Attributes:
         parameters: (dtype, access) of each buffer.

@@ -1,4 +1,4 @@
-"""Which values of a graph are fusion roots; all others are recomputed wherever they are read.
+"""Finds the fusion roots of a graph; all other values are recomputed where they are read.
 
 Fusion roots are the graph's results, reductions, scans, everything native routines produce or
 consume, wide concatenations, and expensive values that are used more than once (or repeated by a
@@ -32,7 +32,7 @@ _COPIES = (COPY, PART, BASE)
 
 @dataclass
 class Analysis:
-    """What the scheduler knows about each node.
+    """The scheduler's facts about each node.
 
     Attributes:
         prepared: the graph, with destinations.

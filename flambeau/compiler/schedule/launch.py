@@ -86,7 +86,7 @@ class Launch:
 
 @dataclass
 class Schedule:
-    """What a graph compiles to, before code is generated.
+    """The launches and buffers of a graph, before code is generated.
 
     Attributes:
         launches: in order.

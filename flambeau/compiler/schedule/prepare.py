@@ -79,7 +79,7 @@ def is_opaque(value: Node) -> bool:
 
 
 def routine_of(value: Node) -> Routine:
-    """What computes an opaque value."""
+    """Returns the routine that computes an opaque value."""
     routine = record_of(value).routine
     assert routine is not None, value.op
     return routine

@@ -198,7 +198,7 @@ class _Product:
         return minimum(flag, stays)
 
     def calls(self) -> list[RoutineCall]:
-        """What is packed ahead (nothing where chunks are 0), then the tiles."""
+        """Returns the calls that pack ahead (none where chunks are 0), then the tiles."""
         packing, packed = [], []
         for panels, a, b in ((False, self.b, self.a), (True, self.a, self.b)):
             calls = self._pack_calls(panels, a, b)

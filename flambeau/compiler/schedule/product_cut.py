@@ -30,7 +30,7 @@ ENDLESS = 1 << 40  # more than any extent
 
 @dataclass(frozen=True)
 class Blocking:
-    """What may be chosen of a product.
+    """The choices of a product.
 
     Attributes:
         panels: of a tile, at most.
@@ -105,7 +105,7 @@ def model(problem: Problem, machine: Machine) -> Blocking:
 
 
 def candidates(default: Blocking) -> dict[str, Blocking]:
-    """What may be chosen, by name: the model's choice, and others around it."""
+    """Returns the choices by name: the cost model's, and others around it."""
     return {
         "default": default,
         "half the panels": replace(default, panels=max(default.panels // 2, 1)),

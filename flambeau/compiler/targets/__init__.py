@@ -1,4 +1,4 @@
-"""What kernels are compiled for: instruction sets, and the builders of devices.
+"""The targets of kernels: instruction sets, and the builders of devices.
 
 An instruction set is a module here that declares a `Target` (`description`): its registers, tile
 sizes, flags and the spelling of its instructions. A target is part of every kernel's key. Results
@@ -74,7 +74,7 @@ Builder = Callable[..., Sequence[Any]]
 
 @functools.cache
 def builder(device: str) -> Builder:
-    """What builds the kernels of a device: `build` of the module `target_<device>`.
+    """Returns the builder of a device's kernels: `build` of the module `target_<device>`.
 
     Raises:
         NotImplementedError: there is no such module.

@@ -1,4 +1,4 @@
-"""What a target declares: registers, tile sizes, and the C spelling of its instructions.
+"""The declarations of a target: registers, tile sizes, and the C of its instructions.
 
 A target is one module beside this one that builds `Target` objects from numbers and tables. The
 text of kernels exists once, in C with vector extensions; where a target declares an instruction,

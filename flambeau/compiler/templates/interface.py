@@ -111,7 +111,7 @@ class Array:
 
 
 class Interface(NamedTuple):
-    """What a launch passes to a kernel of a template.
+    """The arguments of a template's kernel.
 
     Attributes:
         sizes: size arguments, in order. Those of an epilogue follow.
@@ -182,7 +182,7 @@ class Interface(NamedTuple):
 
 
 class Launch(NamedTuple, Generic[C]):
-    """What the kernel of a template computes for a node, where one launch computes it all.
+    """The launch of a template whose kernel computes a node alone.
 
     Attributes:
         settings: of the kernel.

@@ -1,4 +1,4 @@
-"""Which implementation scaled dot-product attention uses.
+"""Switches among the implementations of scaled dot-product attention.
 
 There is one implementation, compiled for each shape. A choice decides which calls are refused, as
 PyTorch refuses them on the CPU; it changes no result.

@@ -19,7 +19,7 @@ __all__ = ["CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_le
 
 
 class CausalVariant(enum.IntEnum):
-    """Which corner of the mask its diagonal starts from."""
+    """The corner of the mask in which its diagonal starts."""
 
     UPPER_LEFT = 1
     LOWER_RIGHT = 2

@@ -25,7 +25,7 @@ _DEFAULT_SPARSE_BLOCK_SIZE = 128
 
 
 class AuxRequest(NamedTuple):
-    """What `flex_attention` returns besides its output.
+    """The further results that `flex_attention` is to return.
 
     Attributes:
         lse: the logarithm of the sum of exponentials of each row.
@@ -37,7 +37,7 @@ class AuxRequest(NamedTuple):
 
 
 class AuxOutput(NamedTuple):
-    """What `AuxRequest` asked for; None where it did not.
+    """The results that `AuxRequest` selects; None for the others.
 
     Attributes:
         lse: (B, H, L).
@@ -151,7 +151,7 @@ def _pair(size: int | tuple[int, int]) -> tuple[int, int]:
 
 
 class BlockMask:
-    """Which blocks of a score matrix are needed, and the mask inside of them.
+    """The blocks of a score matrix that are computed, and the mask inside of them.
 
     Attributes:
         seq_lengths: numbers of queries and keys.

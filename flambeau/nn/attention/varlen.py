@@ -13,7 +13,7 @@ __all__ = ["AuxRequest", "varlen_attn", "varlen_attn_out"]
 
 
 class AuxRequest(NamedTuple):
-    """What `varlen_attn` returns besides its output.
+    """The further results that `varlen_attn` is to return.
 
     Attributes:
         lse: the logarithm of the sum of exponentials of each row.

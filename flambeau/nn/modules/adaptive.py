@@ -18,7 +18,7 @@ _NAME = "AdaptiveLogSoftmaxWithLoss"
 
 
 class _ASMoutput(NamedTuple):
-    """What `AdaptiveLogSoftmaxWithLoss` returns.
+    """The result of `AdaptiveLogSoftmaxWithLoss`.
 
     Attributes:
         output: (N) the log probability of each sample's class.

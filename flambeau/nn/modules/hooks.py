@@ -43,7 +43,7 @@ _global_parameter_registration_hooks: OrderedDict[int, Hook] = OrderedDict()
 
 
 class _Kind:
-    """Which kind of global backward hooks there is: full ones, old ones, or none yet (None)."""
+    """The kind of the global backward hooks: full, old, or none yet (None)."""
 
     full: bool | None = None
 

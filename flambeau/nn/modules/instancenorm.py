@@ -16,7 +16,7 @@ __all__ = [
 
 
 class _InstanceNorm(_NormBase):
-    """What the three ranks share; `_unbatched` is the rank of one sample."""
+    """The base of the three ranks; `_unbatched` is the rank of one sample."""
 
     _unbatched: int
 

@@ -87,7 +87,7 @@ def _addindent(text: str, count: int) -> str:
 
 
 def _forward_unimplemented(self: Any, *input: Any) -> None:
-    """What a call computes; every subclass defines its own."""
+    """Computes a call; every subclass defines its own."""
     raise NotImplementedError(
         problem(
             "forward",
@@ -568,7 +568,7 @@ class Module(Registry, State):
         return type(self).__name__
 
     def extra_repr(self) -> str:
-        """What stands between the parentheses of the module's text; override it."""
+        """Returns the text between the parentheses of the module's text; override it."""
         return ""
 
     def __repr__(self) -> str:

@@ -177,7 +177,7 @@ class MultiheadAttention(Module):
         return output, weights
 
     def _separate_weights(self) -> dict[str, Any]:
-        """What says that keys or values have another width than queries."""
+        """Returns whether keys or values have another width than queries, as a reason."""
         if self._qkv_same_embed_dim:
             return {}
         return {

@@ -1,4 +1,4 @@
-"""What a module owns: parameters, buffers and submodules by name, and the walks over them."""
+"""The contents of a module: parameters, buffers and submodules by name, and walks over them."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def _draw(module: Module) -> None:
 
 
 class RNNBase(Module):
-    """What LSTM, GRU and RNN share.
+    """The base of LSTM, GRU and RNN.
 
     Args:
         mode: "LSTM", "GRU", "RNN_TANH" or "RNN_RELU".

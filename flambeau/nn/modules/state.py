@@ -18,7 +18,7 @@ _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 
 
 class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
-    """What `load_state_dict` returns."""
+    """The result of `load_state_dict`."""
 
     __slots__ = ()
 
@@ -322,7 +322,7 @@ class State:
 
 
 def _saved(tensor: Any, keep_vars: bool) -> Any:
-    """What a state dict holds of a tensor; one without a shape has no alias."""
+    """Returns a tensor's entry of a state dict; one without a shape has no alias."""
     return tensor if keep_vars or is_lazy(tensor) else tensor.detach()
 
 

@@ -263,7 +263,7 @@ class TransformerEncoder(Module):
 
 
 def _why_padding_counts(layer: Any) -> str:
-    """What about a layer keeps its results at padded positions; "": nothing."""
+    """Returns why a layer changes its results at padded positions, or ""."""
     if not isinstance(layer, TransformerEncoderLayer):
         return " was not TransformerEncoderLayer"
     attention = layer.self_attn

@@ -241,7 +241,7 @@ def _is_composed(x: Any) -> bool:
 
 
 def _composed(op: Any, x: Any, *args: Any, **options: Any) -> Any:
-    """What an operator of this module gives for such a tensor."""
+    """Calls an operator of this module for a composed tensor."""
     stated = {name: value for name, value in options.items() if value is not None}
     return type(x).__torch_function__(op.native, (type(x),), (x, *args), stated)
 

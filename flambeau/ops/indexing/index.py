@@ -69,7 +69,7 @@ def wrapped(index: Node, extent: Size, name: str, dim: int = 0) -> Node:
 
 
 def _with_check(result: Node, places: Node, source: Node) -> Node:
-    """What was read at `places`; they are looked at even where there is one place only.
+    """Reads at `places`, which are checked even where there is one only.
 
     The element of a zero-dimensional tensor is read without its index, whose check would be lost.
     """

@@ -23,7 +23,7 @@ def set_operators(**operators: Any) -> None:
 
 
 def bits_of(x: Any) -> int:
-    """What is pending: `CONJUGATE`, `NEGATIVE`, both (3) or nothing (0)."""
+    """Returns the pending bits: `CONJUGATE`, `NEGATIVE`, both (3) or none (0)."""
     return CONJUGATE * x.is_conj() + NEGATIVE * x.is_neg()
 
 

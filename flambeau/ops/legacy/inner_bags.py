@@ -80,7 +80,7 @@ def _check(
 
 
 def _bag_of_each(places: Any, starts: Any) -> Any:
-    """Which bag an index belongs to."""
+    """Returns the bag of each index."""
     steps = places.new_ones(places.shape).cumsum(0) - 1
     return searchsorted.native(starts, steps.to(starts.dtype), right=True) - 1
 

@@ -173,7 +173,7 @@ def _sloped_samples() -> Iterator[Sample]:
     samples=_sloped_samples,
 )
 def _sloped(self: Tensor, noise: Tensor | None, slope: Scalar) -> Tensor:
-    """What `rrelu` computes from slopes that are drawn (`noise`), or from the one slope."""
+    """Computes `rrelu` from drawn slopes (`noise`), or from one slope."""
     if not is_float(self):
         raise unsupported("rrelu", self, "convert to a floating-point type first")
     if noise is not None:

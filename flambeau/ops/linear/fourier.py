@@ -72,7 +72,7 @@ def _resized(x: Node, length: int, axis: int, name: str) -> Node:
 
 
 def _scale(count: int, norm: str | None, inverse: bool, name: str) -> float:
-    """What the results of a transform of `count` points are multiplied by."""
+    """Returns the factor of the results of a transform of `count` points."""
     mode = "backward" if norm is None else norm
     if mode not in _NORMS:
         raise RuntimeError(f'[{name}] Invalid normalization mode: "{norm}"\nhint: one of {_NORMS}')
@@ -257,7 +257,7 @@ def _memory_order(x: Node, geometry: Geometry, kind: str) -> tuple[int, ...]:
 
 
 def _out(kind: str, suffix: str) -> bool | str:
-    """What `out=` may be: a real result is not written to complex numbers."""
+    """Checks `out=`: a real result is not written to complex numbers."""
     if kind in ("irfft", "hfft"):
         return "kind"
     return "exact" if kind + suffix == "ihfft" else True

@@ -537,7 +537,7 @@ def precision(x: Node) -> float:
 
 
 def _limit(a: Node, sizes: Node, atol: Any, rtol: Any) -> Node:
-    """What singular values must exceed, for each matrix, kept as a last size of 1."""
+    """Returns the lower limit of singular values, for each matrix, with a last size of 1."""
     default = precision(sizes) * max(static_size(n) for n in a.shape[-2:])
     absolute = _tolerance(0.0 if atol is None else atol, sizes)
     if rtol is None:

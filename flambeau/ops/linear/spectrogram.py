@@ -358,7 +358,7 @@ def _checked_spectra(
 
 
 def _cut_signal(total: Any, envelope: Any, n_fft: int, center: bool, length: int | None) -> Any:
-    """What is kept of the sum of pieces, divided by the sum of the squared windows."""
+    """Cuts the sum of pieces to length, divided by the sum of the squared windows."""
     covered = total.shape[-1]
     start = n_fft // 2 if center else 0
     end = start + length if length is not None else covered - (n_fft // 2 if center else 0)

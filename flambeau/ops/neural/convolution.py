@@ -86,7 +86,7 @@ def _check_types(name: str, x: Node, weight: Node, bias: Node | None) -> None:
 
 
 def _check_extents(name: str, x: Node, weight: Node, channels: Size) -> None:
-    """Of sizes only the batch and the input's channels may be zero."""
+    """Checks that no sizes but the batch and the input's channels are zero."""
     if any(same(n, 0) for n in weight.shape[2:]) or same(channels, 0):
         problem = "expected a weight with at least one output channel and one element per kernel "
         problem += f"dimension, but got weight of size {shown(weight.shape)}"

@@ -114,7 +114,7 @@ def _sums(
 
 
 def _kept(rows_at: Node, weight: Node, padding_idx: int | None) -> Node:
-    """Which indices count."""
+    """Returns the mask of the indices that count."""
     if padding_idx is None:
         return prims.full(True, rows_at.shape, "bool")
     padding = padding_idx if padding_idx >= 0 else padding_idx + weight.shape[0]

@@ -149,7 +149,7 @@ def _joined(x: Node, count: int) -> Node:
 
 
 def least(dtype: str) -> Any:
-    """What no element of a window is less than."""
+    """Returns a lower bound of a window's elements."""
     return _LEAST.get(dtype, -math.inf)
 
 
@@ -480,7 +480,7 @@ def _window_sums_rule(grad: Node, out: Node, x: Node) -> tuple[Node]:
 
 
 def _spread(x: Node, axis: int, extent: Size, kernel: int, stride: int, padding: int) -> Node:
-    """What each of `extent` places gets from the windows over it.
+    """Adds, for each of `extent` elements, the values of the windows over it.
 
     Place i lies in the windows (i + padding) // stride - j, of which at most ceil(kernel / stride)
     reach it; they are added in increasing j.

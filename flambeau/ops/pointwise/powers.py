@@ -401,7 +401,7 @@ def _times_power_of_two(x: Node, exponent: Node) -> Node:
 
 
 def _within_exponents(exponent: Node) -> tuple[Node, Node]:
-    """What a float64 holds of an exponent, and the rest."""
+    """Splits an exponent into the part that a float64 can hold, and the remainder."""
     low, high = prims.full_like(-1022, exponent), prims.full_like(1023, exponent)
     held = prims.minimum(prims.maximum(exponent, low), high)
     return held, exponent - held

@@ -121,7 +121,7 @@ def as_strided_copy(
     stride: Sequence[SymInt],
     storage_offset: SymInt | None = None,
 ) -> Any:
-    """What `as_strided` with these arguments shows, copied.
+    """Copies the view of `as_strided` with these arguments.
 
     Raises:
         RuntimeError: where `as_strided` does.

@@ -85,7 +85,7 @@ def _moves(lanes: int) -> tuple[list[Move], list[int]]:
             moves.append(Move(registers[index], kind, a, b, ", ".join(map(str, order))))
 
     def inside(first: int, size: int) -> list[int]:
-        """Of each 128 bits, some elements of both."""
+        """Interleaves elements of both operands within each 128 bits."""
         total = lanes * size // 4
         parts = range(first, total, size)
         return [part + i // 2 + i % 2 * total for part in parts for i in range(size)]

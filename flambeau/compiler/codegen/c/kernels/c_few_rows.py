@@ -49,7 +49,7 @@ class _FewRows:
     # ------------------------------------------------------------------------ elements
 
     def decode(self, value: str, lanes: int) -> str:
-        """What memory holds as a packed element, where groups are single elements."""
+        """Decodes memory to a packed element, where groups are single elements."""
         return f"fb_from{self.stored}_u16x{lanes}({value})" if self.halves else value
 
     def helpers(self) -> str:

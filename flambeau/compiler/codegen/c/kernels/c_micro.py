@@ -148,7 +148,7 @@ class Micro:
 
     @property
     def _more(self) -> str:
-        """What a function hands on of its arguments from the ninth."""
+        """Returns the arguments from the ninth on that a function passes on."""
         text = ", start" if self.starts else ""
         text += ", before, before_step, ahead, a_row, a_k" if self.staged else ""
         return text + (", out, out_step" if self.rounded else "")
@@ -430,7 +430,7 @@ class Packing:
         return [*lines, *(f"          {store}" for store in cut), "        }", "      }"]
 
     def _place(self) -> str:
-        """Which row of the packed operand element k goes to."""
+        """Returns the row of the packed operand that element k goes to."""
         return "((k ^ 1) < depth ? k ^ 1 : k)" if self.swapped else "k"
 
     def _function(self) -> str:
@@ -520,7 +520,7 @@ def _turning(lanes: int, bits: int) -> Iterable[tuple[int, int, tuple[list[int],
 
 
 def _turned_order(lanes: int, kind: str) -> list[int]:
-    """Which register holds element k of all rows after `_turning`, for each k."""
+    """Returns, for each k, the register that holds element k of all rows after `_turning`."""
     rows = [[(i, k) for k in range(lanes)] for i in range(lanes)]
     for first, second, orders in _turning(lanes, kind_bits(kind)):
         both = rows[first] + rows[second]

@@ -63,7 +63,7 @@ static inline FB_ALWAYS u16x16 {ROUND}(f32x16 x) {{
 
 @dataclass(frozen=True)
 class Groups(Micro):
-    """What micro-kernels over groups share; see `Micro`."""
+    """The base of micro-kernels over groups; see `Micro`."""
 
     @property
     def packed(self) -> str:

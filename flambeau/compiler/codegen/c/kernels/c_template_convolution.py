@@ -208,7 +208,7 @@ class _Printer:
         return instruction(**operands)
 
     def _pair_names(self) -> dict[str, Value]:
-        """What gathering calls its vectors where elements are half as wide as sums."""
+        """Returns the names of gathered vectors whose elements are half as wide as sums."""
         lanes = self.micro.columns
         orders = [
             ", ".join(str(first + i // 2 + lanes * (i % 2)) for i in range(lanes))

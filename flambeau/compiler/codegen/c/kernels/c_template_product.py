@@ -49,7 +49,7 @@ def print_template(kernel: Kernel, target: Target) -> str:
 
 
 class _Printer:
-    """What the parts have in common."""
+    """The base of the printers of the parts."""
 
     def __init__(self, kernel: Kernel, target: Target, planes: int, quads: Quads | None) -> None:
         self.kernel = kernel
@@ -272,7 +272,7 @@ class _Tiles(_Printer):
         )
 
     def _places(self) -> list[str]:
-        """Which tile this is, and where everything lies."""
+        """Computes the tile's number and the offsets of its operands."""
         rows, columns, kind = self.micro.rows, self.micro.columns, f"{self.kind}x1"
         planes, step = self.planes, self.step
         few = "0"
@@ -466,7 +466,7 @@ FB_SHARED void {SYMBOL}_copy(long long rows, long long count, const char *from, 
         ]
 
     def _own(self, times: str) -> list[str]:
-        """What a tile needs of A for a chunk of K, where nobody packed it before."""
+        """Packs the part of A that a tile needs for a chunk of K, unless it is packed already."""
         rows, pack = self.micro.rows, self.micro.packing_name(self.a, left=True)
         copied = "!packs_a && !lies && a_k == 1" if self.takes_rows else "0"
         copy = [
@@ -534,7 +534,7 @@ FB_SHARED void {SYMBOL}_copy(long long rows, long long count, const char *from, 
         ]
 
     def _start(self) -> list[str]:
-        """What the sums of a slab start from."""
+        """Initializes the sums of a slab."""
         if not self.micro.starts:
             return []
         return [

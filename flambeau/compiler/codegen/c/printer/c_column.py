@@ -250,7 +250,7 @@ class _ColumnReduction:
         ]
 
     def choose(self, scope: Scope) -> None:
-        """What an element is added to: a lane, or the identity where it is the lane's first."""
+        """Returns the addend of an element: a lane, or the identity at the lane's start."""
         if self.ordered:
             start = "chunk" if self.chunked else "k0"
             old = f"k - {start} < {CANONICAL_LANES} ? {self.array}first : {self.array}[l]"

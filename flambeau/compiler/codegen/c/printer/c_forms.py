@@ -57,7 +57,7 @@ def varying(kernel: Kernel) -> list[Node]:
 
 @dataclass(frozen=True)
 class Accumulation:
-    """What a reduction accumulates: the kind, and the way of values into it and out of it."""
+    """A reduction's accumulation: its kind, and the conversion of values into and out of it."""
 
     operation: str
     kind: str
@@ -107,7 +107,7 @@ class Accumulation:
 
 
 class FormPrinter:
-    """What the forms share."""
+    """The base of the printers of the forms."""
 
     def __init__(self, kernel: Kernel, target: Target) -> None:
         """Prepares to print `kernel` for `target`."""

@@ -16,7 +16,7 @@ NEAR = 1 << 20  # differences are clamped to this before they are compared lane 
 
 
 def lane_step(a: Size, count: int) -> Size | None:
-    """What an index grows by from lane to lane; None if that is not one number.
+    """Returns the step of an index from lane to lane; None if it is not one number.
 
     Args:
         a: an expression of r.

@@ -137,7 +137,7 @@ def _halves(accumulator: Accumulator, places: str, count: int) -> list[str]:
 
 
 def _results(form: FormPrinter, accumulator: Accumulator, storing: RowStores) -> list[str]:
-    """What happens once per row, row by row."""
+    """Prints the statements that run once per row, row by row."""
     count = form.lanes.count
     outer, form.row = form.row, Scope(form.values.scalars, 0, None, "        ")
     accumulator.result = form.values.new_name("t")

@@ -195,7 +195,7 @@ class Speller:
         return memory
 
     def encode(self, value: str, dtype: str) -> str:
-        """What is stored for a value."""
+        """Returns the stored form of a value."""
         count = self.lanes.count
         if dtype == "bool":
             return f"fb_to_u8x{count}({value} & 1)"
