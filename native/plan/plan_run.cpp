@@ -20,6 +20,8 @@ constexpr int64_t kParallelWork = 15000;  // ns: below, waking a worker costs mo
 constexpr int64_t kReleaseWork = 50000;   // ns: above, other Python threads may run meanwhile
 constexpr int64_t kChunkWork = 2000;      // ns: assumed when a plan does not say
 constexpr int64_t kRoutineWork = 100000;
+constexpr int64_t kMostWork = int64_t{1} << 50;       // sums of estimates stay far from overflow
+constexpr int64_t kMostTemporary = int64_t{1} << 46;  // bytes; so do sums of temporaries
 constexpr int64_t kPieceWork = 5000;  // ns: smallest piece worth handing to a worker
 constexpr int64_t kAlignment = 64;
 constexpr int kInlineBuffers = 24;
@@ -87,7 +89,7 @@ void widen_to_groups(const std::vector<Launch>& launches, Lifetime* life) {
 
 // Best fit by lifetime: the largest first, each into the smallest gap between those that are alive
 // at the same time.
-void plan_arena(Instance* instance) {
+bool plan_arena(Instance* instance) {
   const Plan* plan = instance->plan;
   instance->arena_offsets.assign(plan->buffers.size(), -1);
   std::vector<Lifetime> lives;
@@ -95,6 +97,11 @@ void plan_arena(Instance* instance) {
     const BufferSpec& b = plan->buffers[i];
     if (b.kind != BufferSpec::Temporary) continue;
     const int64_t nbytes = instance->registers[b.nbytes];
+    if (nbytes > kMostTemporary) {
+      PyErr_Format(PyExc_MemoryError, "[%s] a temporary of %lld bytes\nhint: use smaller sizes",
+                   plan->name.c_str(), static_cast<long long>(nbytes));
+      return false;
+    }
     lives.push_back({i, align_up(nbytes > 0 ? nbytes : 1) + kRedZone, b.first, b.last});
     widen_to_groups(plan->launches, &lives.back());
   }
@@ -123,6 +130,7 @@ void plan_arena(Instance* instance) {
     instance->arena_offsets[life.buffer] = best;
     instance->arena_bytes = std::max(instance->arena_bytes, best + life.nbytes);
   }
+  return true;
 }
 
 void resolve_launches(Instance* instance) {
@@ -145,15 +153,16 @@ void resolve_launches(Instance* instance) {
     }
     ready.chunks = launch.chunks >= 0 ? r[launch.chunks] : 1;
     ready.scratch = launch.scratch >= 0 ? r[launch.scratch] : 0;
-    ready.work = launch.work >= 0 ? std::max<int64_t>(r[launch.work], 0)
-                 : launch.kernel  ? ready.chunks * kChunkWork
+    const int64_t chunks = std::clamp<int64_t>(ready.chunks, 0, kMostWork / kChunkWork);
+    ready.work = launch.work >= 0 ? std::clamp<int64_t>(r[launch.work], 0, kMostWork)
+                 : launch.kernel  ? chunks * kChunkWork
                                   : kRoutineWork;
     if (launch.kernel && ready.chunks <= 0) continue;  // nothing to do at these sizes
     if (launch.packs_from >= 0) {
       ready.packing = static_cast<int32_t>(instance->packings.size());
       instance->packings.push_back(instance->ready.size());
     }
-    instance->total_work += ready.work;
+    instance->total_work = std::min(instance->total_work + ready.work, kMostWork);
     instance->ready.push_back(ready);
   }
 }
@@ -753,7 +762,7 @@ bool instance_prepare(Instance* instance) {
                  plan->name.c_str());
     return false;
   }
-  plan_arena(instance);
+  if (!plan_arena(instance)) return false;
   resolve_launches(instance);
   instance->simple = is_simple(instance);
   instance->prepared = true;
