@@ -28,6 +28,7 @@ OPERATOR_ENTRIES = 742  # of PyTorch's operator database: docs/coverage.md
 OPERATOR_LINES = 42.65  # of flambeau/ops for an entry; aim: 35
 # Lines of Python in packages: lower with each removal, never raise without a reason beside it.
 # Lines of each package. A number goes up only with a reason beside it.
+# masked: 921 before; the operators that PyTorch's masked tensors take are a list again.
 PACKAGE_LINES = {
     "_C": 1036,
     "_dynamo": 1604,
@@ -59,7 +60,7 @@ PACKAGE_LINES = {
     "language": 1430,
     "library": 3408,
     "linalg": 497,
-    "masked": 921,
+    "masked": 929,
     "multiprocessing": 642,
     "nested": 2582,
     "nn": 13268,

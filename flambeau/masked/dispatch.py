@@ -19,7 +19,18 @@ FUNCTIONS: dict[str, Rule] = {
 }  # fmt: skip
 # Of two operands, of which a masked one takes a number for the other.
 _WITH_NUMBER = named("clamp clamp_ float_power float_power_ ones_like pow pow_ _rpow")
-NOT_OF_DATA = frozenset({"fill", "masked_fill", "zero"})  # they write data where nothing is
+# PyTorch's masked tensors take these pointwise operators and refuse all others.
+_POINTWISE = frozenset(
+    """
+abs acos acosh angle asin asinh atan atanh bitwise_not ceil clamp conj_physical cos cosh deg2rad
+digamma erf erfc erfinv exp exp2 expm1 float_power floor frac i0 isfinite isnan isreal lgamma log
+log10 log1p log2 logit nan_to_num neg ones_like positive pow rad2deg reciprocal round rsqrt sgn
+sigmoid sign signbit sin sinc sinh sqrt square tan tanh trunc add atan2 bitwise_and
+bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor div eq floor_divide fmax fmin fmod ge
+gt isclose le logaddexp logaddexp2 lt maximum minimum mul ne nextafter remainder sub
+_div_floor _div_trunc _rdiv _rfloordiv _rlshift _rmod _rrshift rsub
+""".split()
+)
 
 
 def refuse(name: str, hint: str = "apply it to x.to_tensor(value), or to x.get_data()") -> NoReturn:
@@ -28,11 +39,8 @@ def refuse(name: str, hint: str = "apply it to x.to_tensor(value), or to x.get_d
 
 
 def _on_data(operator: Operator) -> bool:
-    """Whether it is a method element by element, neither random nor an activation."""
-    if not operator.is_pointwise or operator.base in NOT_OF_DATA or operator.takes("generator"):
-        return False
-    homes = operator.homes
-    return "method" in homes and ("nn.functional" not in homes or "special" in homes)
+    """Returns whether PyTorch applies the operator to the data of masked tensors."""
+    return operator.base in _POINTWISE
 
 
 def _reduced(op: Rule, name: str, args: Any, kwargs: Any) -> NoReturn:

@@ -165,6 +165,13 @@ def outcome(call, names):
     return described(result)
 
 
+# Columns of ones: whether elimination leaves an exact zero depends on the processor's kernels, in
+# PyTorch's library, too; either outcome is right.
+BY_ROUNDING = {"t.linalg.lstsq(b4133, b4232, driver='gels')"}
+SOLVED = [[[4, 2, 3, 2], "float32", None], [[0], "float32", None], [[0], "int64", []]]
+EITHER = ("LinAlgError", [*SOLVED, [[0], "float32", None]])
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", CALLS)
 def test_outcome(name):
@@ -174,6 +181,7 @@ def test_outcome(name):
         if "out=" in call:  # which is resized
             names = [operands(package) for package in (torch, flambeau)]
         theirs, ours = (outcome(call, by) for by in names)
-        if ours != theirs:
+        same = ours in EITHER and theirs in EITHER if call in BY_ROUNDING else ours == theirs
+        if not same:
             wrong.append((call, theirs, ours))
     assert not wrong
