@@ -29,7 +29,7 @@ CLAUSE_OPENINGS = 3
 
 
 def modules() -> Iterator[tuple[Path, str, ast.Module]]:
-    """Python files of the package, without FX's programs of users."""
+    """Yields the path, text and tree of each Python file of the package."""
     for path in sorted((ROOT / "flambeau").rglob("*.py")):
         if "_kernels" not in path.parts:
             text = path.read_text()
