@@ -25,9 +25,10 @@ OPERATION_NAMES = 34
 OPERATION_TABLES = 14
 CORE = ("autograd", "capture", "compiler", "driver", "ir", "language")
 OPERATOR_ENTRIES = 742  # of PyTorch's operator database: docs/coverage.md
-OPERATOR_LINES = 42.65  # of flambeau/ops for an entry; aim: 35
+OPERATOR_LINES = 42.6  # of flambeau/ops for an entry; aim: 35
 # Lines of Python in packages: lower with each removal, never raise without a reason beside it.
 # Lines of each package. A number goes up only with a reason beside it.
+# language: 1430 before; `composite` and `function` say what host shells stated each by itself.
 # masked: 921 before; the operators that PyTorch's masked tensors take are a list again.
 PACKAGE_LINES = {
     "_C": 1036,
@@ -57,7 +58,7 @@ PACKAGE_LINES = {
     "fx": 13476,
     "ir": 5070,
     "jit": 6073,
-    "language": 1430,
+    "language": 1442,
     "library": 3408,
     "linalg": 497,
     "masked": 929,
@@ -66,7 +67,7 @@ PACKAGE_LINES = {
     "nn": 13268,
     "numa": 64,
     "onnx": 203,
-    "ops": 31646,
+    "ops": 31603,
     "optim": 5248,
     "package": 1143,
     "prims": 7308,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau import _core
+from flambeau.language.definition import Overload
 from flambeau.ops import aten
 from flambeau.ops.legacy.queries import broadcast_shapes
 
@@ -37,17 +38,16 @@ def composes(names: str) -> Callable[[Composition], Composition]:
     return register
 
 
-def composite_of(overload: Any, inplace: bool = False) -> Composition | None:
-    """The composition of an operator, or None.
+def composite_of(overload: Overload, inplace: bool = False) -> Composition | None:
+    """The composition of an operator, or None: the table's, or the body where that is one.
 
-    Args:
-        overload: its definition.
-        inplace: whether the in-place form is called; without a composition it has the operator's.
+    An in-place form without a composition has the operator's.
     """
     name, home = overload.name.rpartition(".")[2], overload.options.where[0]
     if inplace and f"{name}_" in TABLE:
         return TABLE[f"{name}_"]
-    return TABLE.get(name if home in ("torch", "method") else f"{home}.{name}")
+    table = TABLE.get(name if home in ("torch", "method") else f"{home}.{name}")
+    return overload.body if overload.options.composite else table
 
 
 # ------------------------------------------------------------------------------ products

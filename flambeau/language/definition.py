@@ -88,6 +88,8 @@ class Options:
             position alone (random ones on none). None: where the layout follows the operands'.
         zero_preserving: whether a zero of the first operand becomes a zero, whatever the others.
         linear: whether f(a + b) is f(a) + f(b), up to rounding; zeros are preserved, too.
+        composite: whether the body calls operators alone. It is traced as one program; a dispatch
+            mode, and `grad_fn`, see the operators that it calls.
         strict_index: whether negative indices are out of range.
         index_error: raised for an index out of range.
         overlap: what operands of an in-place call (or one with `out=`) may share with its target;
@@ -124,6 +126,7 @@ class Options:
     pointwise: bool | None = None
     zero_preserving: bool = False
     linear: bool = False
+    composite: bool = False
     strict_index: bool = False
     index_error: type[Exception] = IndexError
     overlap: str = ""
@@ -387,6 +390,11 @@ def op(
     return decorate
 
 
+def function(**options: Any) -> Callable[[Body], OpDefinition]:
+    """Defines a function without a program, as PyTorch has it in Python above its operators."""
+    return op(host=True, **options)
+
+
 def bind_arguments(schema: Schema, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
     """Arguments in schema order with defaults filled, for calls inside bodies."""
     arguments = schema.arguments
@@ -508,16 +516,16 @@ def _run(overload: Overload, given: Sequence[Any], converted: Sequence[Any]) -> 
     outer = _given.get()
     pairs = zip(_flat(given), _flat(converted), strict=True)
     token = _given.set(
-        {after: outer.get(before, before.dtype) for before, after in pairs if _is_node(after)}
+        {
+            after: outer.get(before, before.dtype)
+            for before, after in pairs
+            if isinstance(after, Node)
+        }
     )
     try:
         return _as_list(overload.run(converted))
     finally:
         _given.reset(token)
-
-
-def _is_node(value: Any) -> bool:
-    return isinstance(value, Node)
 
 
 def given_dtype(x: Node) -> str:
@@ -557,6 +565,4 @@ def _flat(values: Sequence[Any]) -> list[Any]:
 
 
 def _as_list(result: Any) -> list[Any]:
-    if isinstance(result, (tuple, list)):
-        return list(result)
-    return [result]
+    return list(result) if isinstance(result, (tuple, list)) else [result]

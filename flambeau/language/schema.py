@@ -13,6 +13,7 @@ schema's. What a kind means at a call is the native core's and `dispatch`'s matt
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import CO_VARARGS
 from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
 from flambeau.ir.failure import failure
@@ -147,6 +148,8 @@ def _annotated_kind(annotation: str) -> str:
         return _annotated_kind(annotation[8:-1]) + "!"
     if annotation.endswith(" | None"):
         return _annotated_kind(annotation[:-7]) + "?"
+    if annotation == "Sequence[Any]":
+        return "object"
     if annotation.startswith(("Sequence[", "list[")):
         return _annotated_kind(annotation.partition("[")[2][:-1]) + "[]"
     return _ANNOTATED.get(annotation, annotation)
@@ -189,6 +192,9 @@ def annotated_schema(body: Callable[..., Any], name: str, results: str = "") -> 
     ]
     if code.co_kwonlyargcount:
         parts.insert(code.co_argcount, "*")
+    if code.co_flags & CO_VARARGS:
+        key = code.co_varnames[len(names)]
+        parts.insert(code.co_argcount, _annotated_kind(f"Sequence[{annotations[key]}]") + f" {key}")
     return f"{name}({', '.join(parts)}) -> {_annotated_results(annotations['return'], results)}"
 
 

@@ -95,6 +95,11 @@ def number_shown(size: Size) -> str:
     return str(hint_of(size))
 
 
+def differ(a: Size, b: Size, word: str = "!=") -> str:
+    """Two sizes that should be equal, with the numbers of this call, for messages."""
+    return f"{number_shown(a)} {word} {number_shown(b)}"
+
+
 def same_sizes(a: Sequence[Size], b: Sequence[Size]) -> bool:
     """Whether two shapes are equal (guards when symbolic)."""
     return len(a) == len(b) and all(layout.same(x, y) for x, y in zip(a, b, strict=True))
@@ -105,6 +110,11 @@ def dtype_or(dtype: Any, default: str | None = None) -> str:
     if dtype is None:
         return promotion.default_dtype() if default is None else default
     return dtype if isinstance(dtype, str) else name_of(dtype)
+
+
+def dtype_name(x: Any) -> str:
+    """IR name of the dtype of a node, or of a tensor: a composite's body is called with both."""
+    return str(x.dtype) if isinstance(x, Node) else name_of(x.dtype)
 
 
 def gathered(

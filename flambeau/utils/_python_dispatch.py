@@ -231,7 +231,7 @@ def _call_hosted(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     operator = inner.TABLE.get(definition.name)
     if operator is not None and operator.run is body:
         return operator(*args, **kwargs)
-    compose = composite_of(definition)
+    compose = composite_of(definition.overloads[0])
     if compose is not None and compose not in _modes.composing:
         try:
             values = inner.bound(definition.overloads[0].schema, args, kwargs)
@@ -256,7 +256,7 @@ def composition_of(program: Program) -> Any:
     if program.mutates:
         return TABLE.get(program.op.__name__.rpartition(".")[2])
     definition = aten.definition_of(program.op)
-    return None if definition is None else composite_of(definition)
+    return None if definition is None else composite_of(definition.overloads[program.number])
 
 
 def _composed(program: Program, values: Sequence[Any]) -> Any:

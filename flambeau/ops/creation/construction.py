@@ -12,8 +12,8 @@ from typing import Any
 from flambeau.core import tensors
 from flambeau.ir.failure import failure
 from flambeau.ir.lock import loaded
-from flambeau.language.definition import op
-from flambeau.language.schema import Device, DType
+from flambeau.language.definition import function, op
+from flambeau.language.schema import Device, DType, Tensor
 from flambeau.ops.creation.creation import check_layout
 
 DATA = "object data, *, dtype? dtype=None, device? device=None, bool requires_grad=False"
@@ -25,12 +25,12 @@ def _placed(result: Any, device: Any) -> Any:
     return result if target.type == "cpu" else result.to(target)
 
 
-@op(f"tensor({DATA}, bool pin_memory=False) -> Tensor", where="torch", host=True)
+@function(where="torch")
 def tensor(
     data: Any,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DType | None = None,
+    device: Device | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Any:
@@ -66,7 +66,7 @@ def tensor(
     return result.requires_grad_() if requires_grad else result
 
 
-@op(where="torch", host=True)
+@function(where="torch")
 def as_tensor(data: Any, dtype: DType | None = None, device: Device | None = None) -> Any:
     """A tensor of data, sharing memory with tensors and arrays where dtype and device allow.
 
@@ -78,7 +78,7 @@ def as_tensor(data: Any, dtype: DType | None = None, device: Device | None = Non
     return result if device is None and tensors.is_tensor(data) else _placed(result, device)
 
 
-@op(where="torch", host=True)
+@function(where="torch")
 def asarray(
     obj: Any,
     *,
@@ -380,13 +380,13 @@ def new_empty_strided(
     return empty_strided(size, stride, dtype=kind, **{"device": self.device, **options})
 
 
-@op("new_tensor(Tensor self, object data) -> Tensor", where="method", host=True)
+@function(where="method")
 def new_tensor(
-    self: Any,
+    self: Tensor,
     data: Any,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: DType | None = None,
+    device: Device | None = None,
     requires_grad: bool = False,
     layout: Any = None,
     pin_memory: bool = False,

@@ -18,7 +18,7 @@ from flambeau.ir.lock import late, loaded
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, mul
 from flambeau.language import layout
-from flambeau.language.definition import View, op
+from flambeau.language.definition import View, function, op
 from flambeau.language.dtypes import name_of, object_of
 from flambeau.language.samples import Sample, T, sample
 from flambeau.language.schema import SymInt, Tensor
@@ -440,7 +440,7 @@ def _is_whole(item: Any) -> bool:
     return item is Ellipsis or (isinstance(item, slice) and item == WHOLE)
 
 
-@op(name="_getitem", where="torch", host=True)
+@function(name="_getitem", where="torch")
 def getitem(self: Tensor, key: Any) -> Any:
     """`self[key]`: a view for integers, slices, None and Ellipsis, else a copy.
 
@@ -466,7 +466,7 @@ def getitem(self: Tensor, key: Any) -> Any:
     return index.native(part, _index_list(advanced))
 
 
-@op(name="_setitem", where="torch", host=True)
+@function(name="_setitem", where="torch")
 def setitem(self: Tensor, key: Any, value: Any) -> None:
     """`self[key] = value`: numbers and tensors are converted and broadcast.
 

@@ -348,9 +348,15 @@ def _check_sorter(ordered: Node, sorter: Node | None) -> None:
         raise failure(RuntimeError, "searchsorted", problem, "sorter = boundaries.argsort()")
 
 
-def _searched(
-    ordered: Node, values: Any, out_int32: bool, right: bool, side: str | None, sorter: Node | None
+def searched(
+    ordered: Node,
+    values: Any,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Node | None = None,
 ) -> Node:
+    """Positions as `searchsorted` finds them, for other operators' bodies."""
     scalar = not (isinstance(values, Node) and not values.is_scalar)
     if scalar:
         kind = "f64" if ordered.dtype in ("f16", "bf16", "f32", "f64") else None
@@ -424,7 +430,7 @@ def searchsorted(
         >>> torch.searchsorted(torch.tensor([1, 3, 5]), torch.tensor([3, 4]))
         tensor([1, 2])
     """
-    return _searched(sorted_sequence, input, out_int32, right, side, sorter)
+    return searched(sorted_sequence, input, out_int32, right, side, sorter)
 
 
 @op(
@@ -455,4 +461,4 @@ def bucketize(
     if boundaries.ndim != 1:
         problem = f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})"
         raise failure(RuntimeError, "bucketize", problem, "searchsorted takes several sequences")
-    return _searched(boundaries, input, out_int32, right, None, None)
+    return searched(boundaries, input, out_int32, right)

@@ -15,7 +15,7 @@ from flambeau.ir.environment import less
 from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language import layout
-from flambeau.language.definition import op
+from flambeau.language.definition import function, op
 from flambeau.language.dtypes import object_of
 from flambeau.language.no_data import refuse_meta
 from flambeau.language.promotion import compute_dtype, result_type
@@ -150,7 +150,7 @@ def _samples() -> Iterator[Sample]:
     yield sample(T(5, dtype="bool"))
 
 
-@op(host=True, samples=_samples, reference="numpy.unique")
+@function(samples=_samples, reference="numpy.unique")
 def unique(
     input: Tensor,
     sorted: bool = True,
@@ -176,7 +176,7 @@ def unique(
     return _rows_unique(input, dim, True, wants)
 
 
-@op(host=True, samples=_samples)
+@function(samples=_samples)
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:

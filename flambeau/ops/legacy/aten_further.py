@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from flambeau import prims
 from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.language.definition import op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
-from flambeau.language.schema import Device, Scalar, Tensor
+from flambeau.language.schema import Device, Scalar, SymInt, Tensor
+from flambeau.ops.indexing.search import searched
 
 
 @op(name="_pin_memory", where="ops.aten", host=True)
@@ -37,13 +39,14 @@ def _rows_of_places() -> Iterator[Sample]:
 
 @op(
     name="_convert_indices_from_coo_to_csr",
-    where="torch",
-    host=True,
-    differentiable=False,
+    kind="creation",
+    out=False,
     samples=_rows_of_places,
     errors=lambda: [ErrorSample(sample(T(2, 2, dtype="i64"), 3), RuntimeError, "a vector")],
 )
-def convert_indices_from_coo_to_csr(self: Tensor, size: int, *, out_int32: bool = False) -> Any:
+def convert_indices_from_coo_to_csr(
+    self: Tensor, size: SymInt, *, out_int32: bool = False
+) -> Tensor:
     """Where each of `size` rows begins, and the end of the last one, in a sorted list of rows.
 
     Raises:
@@ -54,33 +57,31 @@ def convert_indices_from_coo_to_csr(self: Tensor, size: int, *, out_int32: bool 
         >>> torch._convert_indices_from_coo_to_csr(torch.tensor([0, 0, 2]), 3)
         tensor([0, 2, 2, 3])
     """
-    torch = late("flambeau")
     if self.ndim != 1:
         raise RuntimeError(
             f"[_convert_indices_from_coo_to_csr] Input is supposed to be a vector, but got "
             f"{self.ndim} dimensional tensor.\nhint: the first row of sparse indices"
         )
-    if self.dtype not in (torch.int32, torch.int64):
+    if self.dtype not in ("i32", "i64"):
         raise NotImplementedError(
             "[_convert_indices_from_coo_to_csr] not implemented for "
             f"{self.dtype}\nhint: rows are int32 or int64"
         )
-    rows = torch.arange(size + 1, dtype=self.dtype, device=self.device)
-    return torch.searchsorted(self, rows, out_int32=out_int32)
+    rows = prims.iota((size + 1,), 0, self.dtype)
+    return searched(self, rows, out_int32)
 
 
 @op(
     name="_convert_indices_from_csr_to_coo",
-    where="torch",
-    host=True,
-    differentiable=False,
+    kind="creation",
+    out=False,
     samples=lambda: [
         sample(T(3, dtype="i64", values=[0, 2, 3]), T(3, dtype="i64", values=[0, 1, 1]))
     ],
 )
 def convert_indices_from_csr_to_coo(
     crow_indices: Tensor, col_indices: Tensor, *, out_int32: bool = False, transpose: bool = False
-) -> Any:
+) -> Tensor:
     """Rows and columns of the elements of a compressed matrix; `transpose`: columns and rows.
 
     Raises:
@@ -91,13 +92,13 @@ def convert_indices_from_csr_to_coo(
         tensor([[0, 0, 2],
                 [0, 1, 2]])
     """
-    torch = late("flambeau")
     if crow_indices.ndim != 1:
         problem = f"batches of matrices are not supported: {crow_indices.ndim} dimensions"
         raise failure(
             NotImplementedError, "_convert_indices_from_csr_to_coo", problem, "convert each matrix"
         )
-    rows = torch.arange(crow_indices.shape[0] - 1, device=crow_indices.device)
-    rows = rows.repeat_interleave(crow_indices.diff(), output_size=col_indices.shape[0])
+    places = prims.iota(col_indices.shape, 0, crow_indices.dtype)
+    rows = searched(crow_indices, places, right=True) - 1
     pair = (col_indices, rows) if transpose else (rows, col_indices)
-    return torch.stack(pair).to(torch.int32 if out_int32 else torch.int64)
+    dtype = "i32" if out_int32 else "i64"
+    return prims.cat([prims.unsqueeze(prims.cast(x, dtype), 0) for x in pair], 0)

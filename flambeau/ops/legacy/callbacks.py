@@ -7,7 +7,7 @@ from typing import Any
 
 from flambeau.core.devices import has_data
 from flambeau.ir.failure import failure
-from flambeau.language.definition import REGISTRY, op
+from flambeau.language.definition import REGISTRY, function
 from flambeau.language.samples import ErrorSample, T, sample
 from flambeau.language.schema import Mutable, Tensor
 from flambeau.ops.creation import creation  # noqa: F401 - defines `tensor`
@@ -49,9 +49,8 @@ def _grown(x: float, *others: float) -> float:
     return x * 2 + sum(others)
 
 
-@op(
+@function(
     where="method",
-    host=True,
     differentiable=False,
     samples=lambda: [sample(T(2, 3, grad=False), _grown)],
     errors=lambda: [ErrorSample(sample(T(2), 3), TypeError, "callable")],
@@ -70,9 +69,8 @@ def apply_(self: Mutable[Tensor], callable: Callable[[Any], Any]) -> Any:
     return _write("apply_", self, callable)
 
 
-@op(
+@function(
     where="method",
-    host=True,
     differentiable=False,
     samples=lambda: [sample(T(2, 3, grad=False), T(3, grad=False), _grown)],
     errors=lambda: [
@@ -96,9 +94,8 @@ def map_(self: Mutable[Tensor], other: Tensor, callable: Callable[[Any, Any], An
     return _write("map_", self, callable, other)
 
 
-@op(
+@function(
     where="method",
-    host=True,
     differentiable=False,
     samples=lambda: [sample(T(2, 3, grad=False), T(3, grad=False), T(2, 1, grad=False), _grown)],
     errors=lambda: [

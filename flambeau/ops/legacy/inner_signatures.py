@@ -11,14 +11,21 @@ from typing import Any
 
 from flambeau.ir.failure import failure
 from flambeau.language.definition import op
+from flambeau.language.layout import same
 from flambeau.language.samples import ErrorSample, Sample, T, sample
-from flambeau.language.schema import Mutable, SymInt, Tensor
+from flambeau.language.schema import Mutable, Tensor
 from flambeau.ops.cast_rules import untouched
+from flambeau.ops.common import differ, same_sizes, shown
+from flambeau.ops.linear.matrix import matmul
 from flambeau.ops.neural import convolution as convolutions
 from flambeau.ops.neural.embedding import bound_rows
 from flambeau.ops.neural.embedding import embedding as rows_of
 from flambeau.ops.neural.normalization import batch_normed, check_statistics, track_statistics
 from flambeau.ops.neural.normalization import instance_norm as instance_normed
+from flambeau.ops.pointwise.binary import add, mul
+from flambeau.ops.reduction.reduce import sum as total
+from flambeau.ops.shape.convert import contiguous
+from flambeau.ops.shape.views import permute, reshape, unsqueeze
 
 _INDICES = T(2, 2, dtype="i64", values=[[1, 2], [2, 4]])
 _PARAMETERS = (T(3), T(3), T(3), T(3, low=0.5))  # weight, bias, mean, variance
@@ -288,29 +295,30 @@ def _bilinear_errors() -> Iterator[ErrorSample]:
 
 def _check_bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> None:
     if weight.ndim != 3:
-        message = f"Dimension out of range: weight is {list(weight.shape)}"
+        message = f"Dimension out of range: weight is {shown(weight.shape)}"
         raise failure(IndexError, "bilinear", message, "a matrix per output, (O, I, J)")
     problem = None
-    if input1.shape[:-1] != input2.shape[:-1]:
-        problem = f"input dimensions do not match: {list(input1.shape)} and {list(input2.shape)}"
-    elif input1.shape[-1] != weight.shape[1]:
-        problem = f"input1 size does not match weight: {input1.shape[-1]} != {weight.shape[1]}"
-    elif input2.shape[-1] != weight.shape[2]:
-        problem = f"input2 size does not match weight: {input2.shape[-1]} != {weight.shape[2]}"
-    elif bias is not None and bias.shape[0] != weight.shape[0]:
-        problem = f"bias size does not match weight: {bias.shape[0]} != {weight.shape[0]}"
+    if not same_sizes(input1.shape[:-1], input2.shape[:-1]):
+        sizes = f"{shown(input1.shape)} and {shown(input2.shape)}"
+        problem = f"input dimensions do not match: {sizes}"
+    elif not same(input1.shape[-1], weight.shape[1]):
+        problem = f"input1 size does not match weight: {differ(input1.shape[-1], weight.shape[1])}"
+    elif not same(input2.shape[-1], weight.shape[2]):
+        problem = f"input2 size does not match weight: {differ(input2.shape[-1], weight.shape[2])}"
+    elif bias is not None and not same(bias.shape[0], weight.shape[0]):
+        problem = f"bias size does not match weight: {differ(bias.shape[0], weight.shape[0])}"
     if problem:
         raise failure(RuntimeError, "bilinear", f"{problem}", "(*, I), (*, J), (O, I, J), (O)")
 
 
 @op(
     where="torch nn.functional",
-    host=True,
+    composite=True,
     autocast=untouched,
     samples=_bilinear_samples,
     errors=_bilinear_errors,
 )
-def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x1^T A x2 + b for each matrix A of `weight`.
 
     Shape: `(*, I)`, `(*, J)`, `(O, I, J)`, `(O)` -> `(*, O)`.
@@ -330,10 +338,10 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
         problem += f"{', '.join(str(x.dtype) for x in operands)}"
         raise failure(RuntimeError, "bilinear", problem, "convert them to one dtype")
     outputs, inner1, inner2 = weight.shape
-    left = input1.matmul(weight.permute(1, 0, 2).reshape(inner1, outputs * inner2))
-    left = left.reshape(*input1.shape[:-1], outputs, inner2)
-    result = (left * input2.unsqueeze(-2)).sum(-1)
-    return result if bias is None else result + bias
+    matrix = reshape(permute(weight, (1, 0, 2)), (inner1, outputs * inner2))
+    left = reshape(matmul(input1, matrix), (*input1.shape[:-1], outputs, inner2))
+    result = total(mul(left, unsqueeze(input2, -2)), -1)
+    return result if bias is None else add(result, bias)
 
 
 _CONVOLUTIONS = tuple(getattr(convolutions, f"conv{n}d") for n in (1, 2, 3))
@@ -353,7 +361,7 @@ def _convolution_errors() -> Iterator[ErrorSample]:
 
 @op(
     where="torch",
-    host=True,
+    layout="image",
     autocast=untouched,
     samples=_convolution_samples,
     errors=_convolution_errors,
@@ -362,13 +370,13 @@ def convolution(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None,
-    stride: Sequence[SymInt],
-    padding: Sequence[SymInt],
-    dilation: Sequence[SymInt],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
     transposed: bool,
-    output_padding: Sequence[SymInt],
-    groups: SymInt,
-) -> Any:
+    output_padding: Sequence[int],
+    groups: int,
+) -> Tensor:
     """Convolution, or its transpose, in as many dimensions as the weight has.
 
     Shape: `(N, C, *)`, `(O, C / groups, *)`, `(O)` -> `(N, O, *)`; the transpose's weight is
@@ -388,12 +396,13 @@ def convolution(
     rank = weight.ndim
     if not (3 <= rank <= 5 and input.ndim == rank):
         problem = f"Expected {rank}-dimensional input for {rank}-dimensional weight "
-        problem += f"{list(weight.shape)}, but got {list(input.shape)}"
+        problem += f"{shown(weight.shape)}, but got {shown(input.shape)}"
         raise failure(RuntimeError, "convolution", problem, "(N, C, *)")
     if transposed:
         options = (stride, padding, output_padding, groups, dilation)
-        return _TRANSPOSES[rank - 3].native(input, weight, bias, *options)
-    return _CONVOLUTIONS[rank - 3].native(input, weight, bias, stride, padding, dilation, groups)
+        return _TRANSPOSES[rank - 3](input, weight, bias, *options)
+    options = (stride, padding, dilation, groups)
+    return _CONVOLUTIONS[rank - 3](input, weight, bias, *options)
 
 
 def _tbc_errors() -> Iterator[ErrorSample]:
@@ -404,12 +413,12 @@ def _tbc_errors() -> Iterator[ErrorSample]:
 
 @op(
     where="torch nn.functional",
-    host=True,
+    composite=True,
     samples=lambda: [sample(T(5, 2, 3), T(2, 3, 4), T(4), 1)],
     errors=_tbc_errors,
     autocast="lower",
 )
-def conv_tbc(self: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Any:
+def conv_tbc(self: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     """Convolution over time of sequences whose first dimension is time.
 
     Shape: `(T, N, C)`, `(K, C, O)`, `(O)` -> `(T + 2 pad - K + 1, N, O)`.
@@ -426,13 +435,14 @@ def conv_tbc(self: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Any:
     problem = None
     if self.ndim != 3 or weight.ndim != 3 or bias.ndim != 1:
         problem = "Input and weight must have 3 dims: time, batch, channel; bias must have 1"
-    elif self.shape[2] != weight.shape[1]:
-        problem = f"Input dim 2 (channels) is not dim 1 of weight: {self.shape[2]} and "
-        problem += f"{weight.shape[1]}"
-    elif bias.shape[0] != weight.shape[2]:
-        problem = f"Bias size must equal dim 2 of weight: {bias.shape[0]} and {weight.shape[2]}"
+    elif not same(self.shape[2], weight.shape[1]):
+        problem = "Input dim 2 (channels) is not dim 1 of weight: "
+        problem += differ(self.shape[2], weight.shape[1], "and")
+    elif not same(bias.shape[0], weight.shape[2]):
+        problem = "Bias size must equal dim 2 of weight: "
+        problem += differ(bias.shape[0], weight.shape[2], "and")
     if problem:
         raise failure(RuntimeError, "conv_tbc", f"{problem}", "(T, N, C), (K, C, O), (O)")
-    images, kernel = self.permute(1, 2, 0), weight.permute(2, 1, 0)
-    convolved = _CONVOLUTIONS[0].native(images, kernel, bias, (1,), (pad,))
-    return convolved.permute(2, 0, 1).contiguous()
+    images, kernel = permute(self, (1, 2, 0)), permute(weight, (2, 1, 0))
+    convolved = _CONVOLUTIONS[0](images, kernel, bias, (1,), (pad,))
+    return contiguous(permute(convolved, (2, 0, 1)))

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from flambeau import prims
 from flambeau.ir.failure import failure
-from flambeau.language.definition import REGISTRY, op
+from flambeau.language.definition import op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
 from flambeau.language.schema import Tensor
 from flambeau.ops.common import normalise_dim
-from flambeau.ops.reduction import linalg_norms  # noqa: F401 - defines the norms
-
-
-def _linalg(name: str) -> Any:
-    return REGISTRY[f"linalg.{name}"].native
+from flambeau.ops.reduction.linalg_norms import matrix_norm, norm, vector_norm
 
 
 def _frobenius_samples() -> Iterator[Sample]:
@@ -27,11 +22,11 @@ def _frobenius_samples() -> Iterator[Sample]:
 @op(
     where="torch",
     out="exact",
-    host=True,
+    composite=True,
     samples=_frobenius_samples,
     errors=lambda: [ErrorSample(sample(T(2, 2, 2), (0, 1, 2)), RuntimeError, "at most 2")],
 )
-def frobenius_norm(self: Tensor, dim: Sequence[int], keepdim: bool = False) -> Any:
+def frobenius_norm(self: Tensor, dim: Sequence[int], keepdim: bool = False) -> Tensor:
     """Square root of the sum of squares over one or two dimensions, or all where `dim` is empty.
 
     Raises:
@@ -41,31 +36,26 @@ def frobenius_norm(self: Tensor, dim: Sequence[int], keepdim: bool = False) -> A
         >>> torch.frobenius_norm(torch.tensor([[3.0, 4.0]]), 1)
         tensor([5.])
     """
-    dims = (dim,) if isinstance(dim, int) else tuple(dim)
-    if len(dims) > 2:
-        problem = f"Expected at most 2 dimensions, but got {len(dims)}"
+    if len(dim) > 2:
+        problem = f"Expected at most 2 dimensions, but got {len(dim)}"
         raise failure(RuntimeError, "frobenius_norm", problem, "linalg.vector_norm takes any")
-    return _linalg("vector_norm")(self, 2, dims or None, keepdim)
+    return vector_norm(self, 2, dim or None, keepdim)
 
 
 def _nuclear_samples() -> Iterator[Sample]:
     yield sample(T(3, 4))
     yield sample(T(2, 3, 4), True)
-    yield sample(T(2, 3, 4), (0, 2), True)
 
 
 @op(
     where="torch",
     out="exact",
-    host=True,
+    composite=True,
     samples=_nuclear_samples,
     errors=lambda: [ErrorSample(sample(T(4)), RuntimeError, "at least 2")],
 )
-def nuclear_norm(self: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-    """Sum of the singular values of the matrices in two dimensions, the last ones by default.
-
-    Args:
-        dim: two dimensions; in their place `keepdim` may stand.
+def nuclear_norm(self: Tensor, keepdim: bool = False) -> Tensor:
+    """Sum of the singular values of the matrices in the last two dimensions, or in two named ones.
 
     Raises:
         RuntimeError: fewer than two dimensions, or a dtype of integers.
@@ -74,9 +64,12 @@ def nuclear_norm(self: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
         >>> torch.nuclear_norm(torch.tensor([[3.0, 0.0], [0.0, -4.0]]))
         tensor(7.)
     """
-    if isinstance(dim, bool):
-        dim, keepdim = None, dim
-    return _linalg("matrix_norm")(self, "nuc", (-2, -1) if dim is None else tuple(dim), keepdim)
+    return matrix_norm(self, "nuc", (-2, -1), keepdim)
+
+
+@nuclear_norm.overload(samples=lambda: [sample(T(2, 3, 4), (0, 2), True)], errors=None)
+def _nuclear_norm_dim(self: Tensor, dim: Sequence[int], keepdim: bool = False) -> Tensor:
+    return matrix_norm(self, "nuc", dim, keepdim)
 
 
 def _except_samples() -> Iterator[Sample]:
@@ -88,11 +81,11 @@ def _except_samples() -> Iterator[Sample]:
 
 @op(
     where="torch",
-    host=True,
+    composite=True,
     samples=_except_samples,
     errors=lambda: [ErrorSample(sample(T(3, 4), 2, 5), IndexError, "out of range")],
 )
-def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Any:
+def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
     """The p-norm over all dimensions but one, which are kept with size 1; over all for dim = -1.
 
     Raises:
@@ -104,10 +97,10 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Any:
                 [10.]])
     """
     if dim == -1:
-        return v.norm(pow)
-    v.size(dim)  # raises where there is no such dimension
-    others = tuple(d for d in range(v.ndim) if d != dim % v.ndim)
-    return _linalg("vector_norm")(v, pow, others, True)
+        return norm(v, pow)
+    axis = normalise_dim(dim, v.ndim, "norm_except_dim")
+    others = tuple(d for d in range(v.ndim) if d != axis)
+    return vector_norm(v, pow, others, True)
 
 
 def _weight_norm_samples() -> Iterator[Sample]:

@@ -14,14 +14,14 @@ from flambeau.ir.environment import less
 from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language import layout
-from flambeau.language.definition import op
+from flambeau.language.definition import function, op
 from flambeau.language.dtypes import object_of
 from flambeau.language.samples import ErrorSample, T, sample
 from flambeau.language.schema import Mutable, Scalar, SymInt, Tensor
 from flambeau.ops.common import is_one, shown
 
 
-@op(where="torch", host=True, samples=lambda: [sample(T(2)), sample([1, 2])])
+@function(where="torch", samples=lambda: [sample(T(2)), sample([1, 2])])
 def is_tensor(obj: Any) -> bool:
     """Whether an object is a tensor.
 
@@ -110,11 +110,9 @@ def _shape_of(size: Any) -> tuple[int, ...]:
     return (size,) if isinstance(size, int) else tuple(int(n) for n in size)
 
 
-@op(
-    "broadcast_shapes(object shapes) -> Tensor",
+@function(
     where="torch",
     out=True,
-    host=True,
     samples=lambda: [sample((2, 1), (3,)), sample(2, (4, 1, 1)), sample()],
     errors=lambda: [ErrorSample(sample((2,), (3,)), RuntimeError, "broadcast a dimension")],
 )
@@ -237,11 +235,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> A
     return input.take(places)
 
 
-@op(
-    where="torch",
-    host=True,
-    samples=lambda: [sample(T(3, dtype="i64", values=[0, 4, 5]), (2, 3))],
-)
+@function(where="torch", samples=lambda: [sample(T(3, dtype="i64", values=[0, 4, 5]), (2, 3))])
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Coordinates of places in the row-major order of a shape, one tensor per dimension.
 

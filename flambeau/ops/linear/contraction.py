@@ -18,7 +18,7 @@ from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
 from flambeau.language import layout
-from flambeau.language.definition import REGISTRY, op
+from flambeau.language.definition import REGISTRY, function, op
 from flambeau.language.promotion import CATEGORY, compute_dtype, promote_types
 from flambeau.language.samples import ErrorSample, Sample, T, sample
 from flambeau.language.schema import SymInt, Tensor
@@ -209,10 +209,8 @@ def _einsum(equation: str, tensors: Sequence[Tensor]) -> Tensor:
     return prims.permute(current, [labels.index(label) for label in result])
 
 
-@op(
-    "einsum(str equation, Tensor[] operands) -> Tensor",
+@function(
     where="torch",
-    host=True,
     samples=_einsum_samples,
     errors=lambda: [
         ErrorSample(sample("ij,jk", T(2, 3), T(4, 5)), RuntimeError, "does not broadcast")
@@ -299,15 +297,8 @@ def _tensordot(
     return _contract("tensordot", self, left, other, right, keep)[0]
 
 
-@op(
-    "tensordot(Tensor a, Tensor b, object dims=2) -> Tensor",
-    where="torch",
-    out="exact",
-    host=True,
-    samples=_tensordot_samples,
-    reference="numpy.tensordot",
-)
-def tensordot(a: Any, b: Any, dims: Any = 2, out: Any = None) -> Any:
+@function(where="torch", out="exact", samples=_tensordot_samples, reference="numpy.tensordot")
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Any:
     """Sums of products over pairs of dimensions.
 
     `dims` is how many of the last of `a` and the first of `b` to pair, or two lists of dimensions.
@@ -406,14 +397,8 @@ def _chain(matrices: Sequence[Node], best: dict[tuple[int, int], int], i: int, j
     return product("multi_dot", left, right)
 
 
-@op(
-    "chain_matmul(Tensor[] matrices) -> Tensor",
-    where="torch",
-    out="exact",
-    host=True,
-    samples=lambda: [sample(T(2, 3), T(3, 4), T(4, 5))],
-)
-def chain_matmul(*matrices: Any) -> Any:
+@function(where="torch", out="exact", samples=lambda: [sample(T(2, 3), T(3, 4), T(4, 5))])
+def chain_matmul(*matrices: Tensor) -> Any:
     """The product of several matrices; see `linalg.multi_dot`, which replaces it.
 
     Example:

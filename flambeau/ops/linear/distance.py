@@ -17,7 +17,7 @@ from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import prod
 from flambeau.language import layout
-from flambeau.language.definition import given_dtype, op
+from flambeau.language.definition import function, given_dtype, op
 from flambeau.language.promotion import CATEGORY, PARTS, compute_dtype, promote_types
 from flambeau.language.samples import ErrorSample, Sample, T, sample
 from flambeau.language.schema import Scalar, SymInt, Tensor
@@ -286,7 +286,7 @@ def triplet_margin_loss(
     return prims.cast(reduced(hinge(value), kind), PARTS.get(final, final))
 
 
-@op(where=_F, host=True, samples=lambda: [sample(T(3, 5), T(3, 5), T(3, 5), swap=True)])
+@function(where=_F, samples=lambda: [sample(T(3, 5), T(3, 5), T(3, 5), swap=True)])
 def triplet_margin_with_distance_loss(
     anchor: Tensor,
     positive: Tensor,

@@ -19,7 +19,7 @@ from flambeau.ir.failure import failure
 from flambeau.ir.lock import importing, late
 from flambeau.ir.node import Node
 from flambeau.language import layout
-from flambeau.language.definition import op
+from flambeau.language.definition import function, op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
 from flambeau.language.schema import Tensor
 from flambeau.ops.common import columns, shown, static_size
@@ -425,10 +425,9 @@ def lu_unpack(
     return permutation_matrix(order, LU_data.dtype), low, up
 
 
-@op(
+@function(
     name="lu",
     out="any contiguous",
-    host=True,
     samples=_square_samples,
     dtypes=_MATRICES,
     autocast="float32",

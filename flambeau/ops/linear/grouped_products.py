@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from flambeau.core.devices import has_data
-from flambeau.language.definition import op
+from flambeau.language.definition import function, op
 from flambeau.language.dtypes import name_of
 from flambeau.language.samples import ErrorSample, Sample, T, sample
 from flambeau.language.schema import DType, Tensor
@@ -132,7 +132,7 @@ def _grouped_mm(
     return _product(self, mat2, offs)
 
 
-@op(where="nn.functional", host=True, samples=_samples, errors=_errors)
+@function(where="nn.functional", samples=_samples, errors=_errors)
 def grouped_mm(
     mat_a: Tensor,
     mat_b: Tensor,
@@ -167,7 +167,7 @@ def grouped_mm(
     return _grouped_mm(mat_a, mat_b, offs, bias, out_dtype)
 
 
-@op(where="nn.functional", host=True, differentiable=False)
+@function(where="nn.functional", differentiable=False)
 def scaled_grouped_mm(
     mat_a: Tensor,
     mat_b: Tensor,

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from flambeau.language.definition import REGISTRY, op
+from flambeau.language.definition import REGISTRY, function
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Tensor
 from flambeau.ops.linear import factorisations  # noqa: F401 - define what is used here
 from flambeau.ops.linear.matrix import matmul
 from flambeau.ops.pointwise.complex_numbers import adjoint
@@ -55,14 +56,13 @@ def _unwrapped(text: str, name: str) -> ValueError:
     return ValueError(f"[{name}] {text}\nhint: a rank, at most the smaller size of the matrix")
 
 
-@op(
-    "svd_lowrank(Tensor A, int q=6) -> (Tensor...)",
-    where="torch",
-    host=True,
-    samples=_samples,
-    dtypes="f32 f64",
-)
-def svd_lowrank(A: Any, q: int | None = 6, niter: int = 2, M: Any = None) -> Any:  # noqa: N803
+@function(where="torch", samples=_samples, dtypes="f32 f64")
+def svd_lowrank(
+    A: Tensor,
+    q: int | None = 6,
+    niter: int = 2,
+    M: Tensor | None = None,  # noqa: N803
+) -> tuple[Tensor, ...]:
     """The greatest singular values of a matrix (or of A - M) and their vectors, about.
 
     Args:
@@ -94,15 +94,18 @@ def svd_lowrank(A: Any, q: int | None = 6, niter: int = 2, M: Any = None) -> Any
     return (right, values, left) if wide else (left, values, right)
 
 
-@op(
-    "pca_lowrank(Tensor A, int q=6) -> (Tensor...)",
+@function(
     where="torch",
-    host=True,
     samples=_component_samples,
     errors=lambda: [ErrorSample(sample(T(4, 3), 5), ValueError, "q(=5)")],
     dtypes="f32 f64",
 )
-def pca_lowrank(A: Any, q: int | None = None, center: bool = True, niter: int = 2) -> Any:  # noqa: N803
+def pca_lowrank(
+    A: Tensor,
+    q: int | None = None,
+    center: bool = True,
+    niter: int = 2,  # noqa: N803
+) -> tuple[Tensor, ...]:
     """Principal components of the rows of a matrix: `svd_lowrank` of A without its mean row.
 
     Args:

@@ -13,7 +13,7 @@ from flambeau import prims
 from flambeau.ir.dtypes import MINIFLOATS, TABLE
 from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
-from flambeau.language.definition import op
+from flambeau.language.definition import function, op
 from flambeau.language.dtypes import DTYPE_OBJECTS, name_of
 from flambeau.language.layout import same
 from flambeau.language.schema import DType, Tensor
@@ -126,24 +126,17 @@ def _scaled_mm(
     return prims.cast(product, target)
 
 
-@op(
-    "scaled_mm(Tensor mat_a, Tensor mat_b, object scale_a, object scale_recipe_a, object scale_b, "
-    "object scale_recipe_b, object swizzle_a=None, object swizzle_b=None, Tensor? bias=None, "
-    "object output_dtype=None, int[] contraction_dim=(), bool use_fast_accum=False) -> Tensor",
-    where="nn.functional",
-    out=True,
-    host=True,
-)
+@function(where="nn.functional", out=True)
 def scaled_mm(
-    mat_a: Any,
-    mat_b: Any,
+    mat_a: Tensor,
+    mat_b: Tensor,
     scale_a: Any,
     scale_recipe_a: Any,
     scale_b: Any,
     scale_recipe_b: Any,
     swizzle_a: Any = None,
     swizzle_b: Any = None,
-    bias: Any = None,
+    bias: Tensor | None = None,
     output_dtype: Any = "bfloat16",
     contraction_dim: Any = (),
     use_fast_accum: bool = False,

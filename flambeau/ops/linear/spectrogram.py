@@ -12,7 +12,7 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.ir.node import Node
-from flambeau.language.definition import op
+from flambeau.language.definition import function, op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
 from flambeau.language.schema import Tensor
 from flambeau.ops.common import static_size
@@ -102,20 +102,13 @@ def _stft_errors() -> Iterator[ErrorSample]:
     yield ErrorSample(sample(T(21), 8, 2, 9, return_complex=True), RuntimeError, "win_length")
 
 
-@op(
-    "stft(Tensor input, int n_fft) -> Tensor",
-    host=True,
-    samples=_stft_samples,
-    errors=_stft_errors,
-    dtypes="f32 f64",
-    autocast="float32",
-)
+@function(samples=_stft_samples, errors=_stft_errors, dtypes="f32 f64", autocast="float32")
 def stft(
-    input: Any,
+    input: Tensor,
     n_fft: int,
     hop_length: int | None = None,
     win_length: int | None = None,
-    window: Any = None,
+    window: Tensor | None = None,
     center: bool = True,
     pad_mode: str = "reflect",
     normalized: bool = False,

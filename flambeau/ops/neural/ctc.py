@@ -17,7 +17,7 @@ from flambeau.ir.failure import failure
 from flambeau.ir.lock import importing
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
-from flambeau.language.definition import op
+from flambeau.language.definition import function, op
 from flambeau.language.dtypes import name_of
 from flambeau.language.samples import ErrorSample, Sample, T, sample
 from flambeau.language.schema import Scalar, Tensor
@@ -356,17 +356,10 @@ _ARGUMENTS = (
 )
 
 
-@op(
-    f"ctc_loss({_ARGUMENTS}str reduction='mean', bool zero_infinity=False) -> Tensor",
-    where=_F,
-    host=True,
-    samples=_samples,
-    errors=_errors,
-    autocast="float32",
-)
+@function(where=_F, samples=_samples, errors=_errors, autocast="float32")
 def ctc_loss(
-    log_probs: Any,
-    targets: Any,
+    log_probs: Tensor,
+    targets: Tensor,
     input_lengths: Any,
     target_lengths: Any,
     blank: int = 0,

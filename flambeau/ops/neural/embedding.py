@@ -15,7 +15,7 @@ from flambeau.ir.environment import less
 from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.ir.node import Node
-from flambeau.language.definition import op
+from flambeau.language.definition import function, op
 from flambeau.language.dtypes import object_of
 from flambeau.language.samples import ErrorSample, T, sample
 from flambeau.language.schema import Generator, Scalar, Tensor
@@ -209,7 +209,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
     return input * 0.0, input.new_zeros(input.shape, dtype=object_of("bool"))
 
 
-@op(where="nn.functional", host=True, samples=lambda: [sample(T(3, 4), 0.5, False)])
+@function(where="nn.functional", samples=lambda: [sample(T(3, 4), 0.5, False)])
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
     """Zeroes elements with probability p and scales the rest by 1 / (1 - p), in training only.
 

@@ -16,7 +16,7 @@ from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
-from flambeau.language.definition import op
+from flambeau.language.definition import function, op
 from flambeau.language.dtypes import name_of
 from flambeau.language.samples import ErrorSample, Sample, T, sample
 from flambeau.language.schema import Tensor
@@ -281,7 +281,7 @@ def _check_options(
         raise failure(NotImplementedError, "embedding_bag", problem, "use mode='sum'")
 
 
-@op(where=_F, host=True, samples=_samples, errors=_errors)
+@function(where=_F, samples=_samples, errors=_errors)
 def embedding_bag(
     input: Tensor,
     weight: Tensor,

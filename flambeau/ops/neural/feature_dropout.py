@@ -15,7 +15,7 @@ from flambeau.core import install
 from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size
-from flambeau.language.definition import op
+from flambeau.language.definition import function, op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
 from flambeau.language.schema import Generator, Scalar, Tensor
 from flambeau.ops.neural.embedding import keep_mask, random_dropout
@@ -169,8 +169,10 @@ for _count in (1, 2, 3):
 _ALPHA = "Tensor input, float p=0.5, bool training=False, bool inplace=False"
 
 
-@op(f"alpha_dropout({_ALPHA}) -> Tensor", where=_F, host=True, samples=_samples(3), errors=_errors)
-def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
+@function(where=_F, samples=_samples(3), errors=_errors)
+def alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Any:
     """Dropout that keeps mean 0 and variance 1 of SELU activations.
 
     Source: Klambauer et al., Self-Normalizing Neural Networks, 2017.
@@ -188,15 +190,9 @@ def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: b
     return _applied(input, p, training, inplace, random_alpha_dropout, False)
 
 
-@op(
-    f"feature_alpha_dropout({_ALPHA}) -> Tensor",
-    where=_F,
-    host=True,
-    samples=_samples(3),
-    errors=_errors,
-)
+@function(where=_F, samples=_samples(3), errors=_errors)
 def feature_alpha_dropout(
-    input: Any, p: float = 0.5, training: bool = False, inplace: bool = False
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Any:
     """`alpha_dropout` of whole channels.
 

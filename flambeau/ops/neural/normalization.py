@@ -18,7 +18,7 @@ from flambeau.ir.failure import failure
 from flambeau.ir.lock import importing
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
-from flambeau.language.definition import given_dtype, op
+from flambeau.language.definition import function, given_dtype, op
 from flambeau.language.layout import same
 from flambeau.language.promotion import HALF, promote_types
 from flambeau.language.samples import ErrorSample, T, sample
@@ -485,7 +485,7 @@ def _batch_errors() -> Any:
     yield ErrorSample(sample(T(5, 3), three, three, eps=-1.0), ValueError, "non-negative")
 
 
-@op(where="nn.functional", host=True, samples=_batch_samples, errors=_batch_errors)
+@function(where="nn.functional", samples=_batch_samples, errors=_batch_errors)
 def batch_norm(
     input: Tensor,
     running_mean: Tensor | None,

@@ -17,7 +17,7 @@ from flambeau import prims
 from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import prod
-from flambeau.language.definition import op
+from flambeau.language.definition import function, op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
 from flambeau.language.schema import Tensor
 from flambeau.ops.common import static_size
@@ -280,7 +280,7 @@ def _sizes_and_scales(
     return sizes, None if recompute else tuple(float(f) for f in values)
 
 
-@op(where=_F, host=True, samples=_samples, errors=_errors)
+@function(where=_F, samples=_samples, errors=_errors)
 def interpolate(
     input: Tensor,
     size: Any = None,

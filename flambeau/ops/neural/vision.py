@@ -13,7 +13,7 @@ from flambeau import prims
 from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
-from flambeau.language.definition import op
+from flambeau.language.definition import function, op
 from flambeau.language.layout import same
 from flambeau.language.promotion import CATEGORY, default_dtype
 from flambeau.language.samples import ErrorSample, Sample, T, sample
@@ -350,9 +350,8 @@ def affine_grid_of(theta: Tensor, size: Sequence[int], align_corners: bool) -> T
     return prims.reshape(grid, (batch, *shape[:-1], count))
 
 
-@op(
+@function(
     where=_F,
-    host=True,
     samples=lambda: [
         sample(T(2, 2, 3), (2, 3, 4, 5), align_corners=True),
         sample(T(1, 2, 3), (1, 1, 3, 2), align_corners=False),

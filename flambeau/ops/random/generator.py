@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau.core import tensors
-from flambeau.language.definition import op
+from flambeau.language.definition import function
 from flambeau.language.dtypes import report_change
+from flambeau.language.schema import Tensor
 
 
-@op(where="torch", host=True)
+@function(where="torch")
 def manual_seed(seed: int) -> Any:
     """Starts the default generator's stream of a seed; returns the generator.
 
@@ -30,7 +31,7 @@ def manual_seed(seed: int) -> Any:
     return tensors.seed_generators(number)
 
 
-@op(where="torch", host=True)
+@function(where="torch")
 def seed() -> int:
     """Seeds the default generator from the system's entropy; returns the seed.
 
@@ -42,7 +43,7 @@ def seed() -> int:
     return int(tensors.default_generator.seed())
 
 
-@op(where="torch", host=True)
+@function(where="torch")
 def initial_seed() -> int:
     """The seed that the default generator's stream started from.
 
@@ -53,7 +54,7 @@ def initial_seed() -> int:
     return int(tensors.default_generator.initial_seed())
 
 
-@op(where="torch", host=True)
+@function(where="torch")
 def get_rng_state() -> Any:
     """State of the default generator: 5056 bytes, exchangeable with PyTorch's.
 
@@ -65,8 +66,8 @@ def get_rng_state() -> Any:
     return tensors.default_generator.get_state()
 
 
-@op("set_rng_state(Tensor new_state) -> Tensor", where="torch", host=True)
-def set_rng_state(new_state: Any) -> None:
+@function(where="torch")
+def set_rng_state(new_state: Tensor) -> None:
     """Continues the default generator from a state.
 
     Raises:

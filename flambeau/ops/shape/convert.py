@@ -16,7 +16,7 @@ from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.language import layout
-from flambeau.language.definition import op
+from flambeau.language.definition import function, op
 from flambeau.language.dtypes import DTYPE_OBJECTS, PUBLIC_NAMES, name_of
 from flambeau.language.samples import ErrorSample, Sample, T, sample
 from flambeau.language.schema import Device, DType, MemoryFormat, Mutable, Tensor
@@ -294,7 +294,7 @@ for _name, _dtype in CASTS.items():
     _define_cast(_name, _dtype)
 
 
-@op(name="type", where="method", host=True)
+@function(name="type", where="method")
 def type_of(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The name of the tensor's type, or the tensor converted to a type.
 
@@ -325,13 +325,8 @@ def type_of(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
 # ------------------------------------------------------------------------------------ device
 
 
-@op(
-    "cpu(Tensor self, *, memory_format? memory_format=None) -> Tensor",
-    where="method",
-    out=True,
-    host=True,
-)
-def cpu(self: Any, memory_format: Any = None) -> Any:
+@function(where="method", out=True)
+def cpu(self: Tensor, memory_format: MemoryFormat | None = None) -> Any:
     """The tensor on the CPU: itself if it is there.
 
     Raises:
@@ -347,13 +342,8 @@ def cpu(self: Any, memory_format: Any = None) -> Any:
     return _moved(self, "cpu", None, False, memory_format)
 
 
-@op(
-    "cuda(Tensor self, object device=None, bool non_blocking=False) -> Tensor",
-    where="method",
-    out=True,
-    host=True,
-)
-def cuda(self: Any, device: Any = None, non_blocking: bool = False, **options: Any) -> Any:
+@function(where="method", out=True)
+def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, **options: Any) -> Any:
     """Raises AssertionError: this build has no CUDA devices.
 
     Raises:

@@ -13,9 +13,9 @@ from typing import Any
 
 from flambeau.core import tensors
 from flambeau.ir.failure import failure
-from flambeau.language.definition import op
+from flambeau.language.definition import function, op
 from flambeau.language.samples import ErrorSample, T, sample
-from flambeau.language.schema import Mutable, Tensor
+from flambeau.language.schema import Mutable, SymInt, Tensor
 from flambeau.ops.shape import views
 
 
@@ -135,14 +135,12 @@ def _resized(name: str, self: Any, sizes: Sequence[int]) -> Any:
     return self.contiguous().view(tuple(sizes))
 
 
-@op(
-    "resize(Tensor self, SymInt[] size) -> Tensor",
+@function(
     where="method",
-    host=True,
     samples=lambda: [sample(T(2, 3), 3, 2)],
     errors=lambda: [ErrorSample(sample(T(2, 3), 4, 2), RuntimeError, "6 elements")],
 )
-def resize(self: Any, *size: Any) -> Any:
+def resize(self: Tensor, *size: SymInt) -> Any:
     """The elements in other sizes, as `reshape` gives them; deprecated.
 
     Raises:
@@ -155,9 +153,8 @@ def resize(self: Any, *size: Any) -> Any:
     return _resized("resize", self, size[0] if not isinstance(size[0], int) else size)
 
 
-@op(
+@function(
     where="method",
-    host=True,
     samples=lambda: [sample(T(2, 3), T(6))],
     errors=lambda: [ErrorSample(sample(T(2, 3), T(4)), RuntimeError, "6 elements")],
 )

@@ -15,7 +15,7 @@ from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, known_equal, mod, prod
 from flambeau.language import layout
-from flambeau.language.definition import Dense, op
+from flambeau.language.definition import Dense, function, op
 from flambeau.language.promotion import result_type
 from flambeau.language.samples import ErrorSample, Sample, T, sample
 from flambeau.language.schema import SymInt, Tensor
@@ -242,13 +242,8 @@ def block_diagonal(tensors: Sequence[Tensor]) -> Tensor:
     return prims.cat(rows, 0)
 
 
-@op(
-    "block_diag(Tensor[] tensors) -> Tensor",
-    where="torch",
-    host=True,
-    samples=lambda: [sample(T(1, 2), T(2, 3), T(3)), sample(T(2, 2))],
-)
-def block_diag(*tensors: Any) -> Any:
+@function(where="torch", samples=lambda: [sample(T(1, 2), T(2, 3), T(3)), sample(T(2, 2))])
+def block_diag(*tensors: Tensor) -> Any:
     """Matrices along the diagonal of one matrix, zeros elsewhere.
 
     Example:
@@ -290,13 +285,11 @@ for _ndim in (1, 2, 3):
     _define_atleast(_ndim)
 
 
-@op(
-    "meshgrid(Tensor[] tensors, *, str? indexing=None) -> (Tensor...)",
+@function(
     where="torch",
-    host=True,
     samples=lambda: [sample(T(3), T(4), indexing="ij"), sample(T(3), T(4), T(2), indexing="xy")],
 )
-def meshgrid(*tensors: Any, indexing: str | None = None) -> Any:
+def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     """Coordinates of a grid: each vector expanded along the dimensions of the others.
 
     Args:
@@ -349,13 +342,8 @@ def _meshgrid(tensors: Sequence[Tensor], swap: bool) -> tuple[Tensor, ...]:
     ]
 
 
-@op(
-    "cartesian_prod(Tensor[] tensors) -> Tensor",
-    where="torch",
-    host=True,
-    samples=lambda: [sample(T(2), T(3)), sample(T(3))],
-)
-def cartesian_prod(*tensors: Any) -> Any:
+@function(where="torch", samples=lambda: [sample(T(2), T(3)), sample(T(3))])
+def cartesian_prod(*tensors: Tensor) -> Any:
     """All combinations of the vectors' elements, one per row.
 
     Example:

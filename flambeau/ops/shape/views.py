@@ -16,7 +16,7 @@ from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv, mod, mul, prod
 from flambeau.language import layout
-from flambeau.language.definition import View, op
+from flambeau.language.definition import View, function, op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
 from flambeau.language.schema import SymInt, Tensor
 from flambeau.ops.common import (
@@ -545,13 +545,8 @@ def broadcast_list(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
         ) from error
 
 
-@op(
-    "broadcast_tensors(Tensor[] tensors) -> (Tensor...)",
-    where="torch",
-    host=True,
-    samples=lambda: [sample(T(3, 1), T(4)), sample(T(2, 3))],
-)
-def broadcast_tensors(*tensors: Any) -> Any:
+@function(where="torch", samples=lambda: [sample(T(3, 1), T(4)), sample(T(2, 3))])
+def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """All tensors expanded to their common shape, as a tuple of views.
 
     Example:
