@@ -45,7 +45,7 @@ PACKAGE_LINES = {
     "backends": 924,
     "capture": 1647,
     "compat": 221,
-    "compiler": 18904,
+    "compiler": 18129,
     "core": 1965,
     "cpu": 226,
     "cuda": 248,

@@ -18,7 +18,7 @@ from functools import partial
 
 from flambeau.compiler.codegen.c.kernels.c_attention_keys import block_names, part_bytes
 from flambeau.compiler.codegen.c.kernels.c_interface import complete
-from flambeau.compiler.codegen.c.kernels.c_micro import CHUNK, Micro, Packing
+from flambeau.compiler.codegen.c.kernels.c_micro import CHUNK, Micro, packing
 from flambeau.compiler.codegen.c.printer.c_forms import SYMBOL
 from flambeau.compiler.codegen.c.printer.c_types import (
     HALVES,
@@ -48,16 +48,6 @@ from flambeau.ir.size import stringify, symbol
 # Blocks of keys that memory is prefetched before their use: for one row, which waits for memory,
 # and for several, which compute for longer and then find nothing on its way.
 AHEAD, AHEAD_TOGETHER = 1, 4
-
-
-class _MaskPacking(Packing):
-    """Packs a bool mask as numbers that are added to scores: 0 where True, else -inf."""
-
-    def decode(self, value: str, lanes: int) -> str:
-        """See `Packing`; other masks are packed as they are."""
-        if self.stored != "bool":
-            return super().decode(value, lanes)
-        return f"{SYMBOL}_bias_x{lanes}({value})"
 
 
 class _Printer:
@@ -144,9 +134,9 @@ class _Printer:
             "high_order": high,
             "value_sums": [self._value_sums(unit) for unit in (1, TOGETHER)],
         }
-        packing = [self.micro.text(), self.micro.packing(self.stored), *self._mask()]
+        packs = [self.micro.text(), self.micro.packing(self.stored), *self._mask()]
         streams = [self.render("attention_keys", keys)] if stream else []
-        return [*packing, *streams, self.render("attention_decode", names)]
+        return [*packs, *streams, self.render("attention_decode", names)]
 
     def attention_join(self) -> list[str]:
         """Texts of the kernel that joins segments."""
@@ -183,9 +173,10 @@ class _Printer:
         """`fb_kernel_mask` packs the mask."""
         if not self.masked:
             return []
-        packing = _MaskPacking(self.micro, self.settings.mask)
-        text = packing.text().replace(packing.name, f"{SYMBOL}_mask")
-        if self.settings.mask != "bool":
+        boolean = self.settings.mask == "bool"
+        decoder = f"{SYMBOL}_bias_x" if boolean else ""  # 0 where True, else -inf: added to scores
+        text = packing(self.micro, f"{SYMBOL}_mask", self.settings.mask, decoder=decoder)
+        if not boolean:
             return [text]
         kind, integer = self.micro.kind, signed_kind(self.micro.kind)
         counts = (1, self.micro.lanes)

@@ -169,6 +169,7 @@ class _Printer:
             "lanes": _LANES,
             "block": _TAPS,
             "micro": micro.name,
+            "chained": micro.chain,
             "pack": micro.packing_name(settings.stored),
             "turn": self.plain.packing_name(self.plain.kind) + "_turn",
             "result": "0" if fused else "p->result",
@@ -256,10 +257,7 @@ class _Printer:
         micro, heights = self.micro, []
         for height in micro.heights:
             if height in (micro.rows, 4, 1):
-                rows = [
-                    (i, micro.chained(micro.splat(f"a[{i}]"), "x", f"s{i}")) for i in range(height)
-                ]
-                heights.append((height, rows))
+                heights.append((height, range(height)))
         return render("convolution/narrow", {"heights": heights}, self.names)
 
     def _sums(self) -> dict[str, Value]:

@@ -27,7 +27,7 @@ from dataclasses import replace
 from flambeau.compiler.codegen.c.kernels.c_few_bytes import few_bytes
 from flambeau.compiler.codegen.c.kernels.c_few_rows import few_rows
 from flambeau.compiler.codegen.c.kernels.c_micro import CHUNK, VECTORS, Micro
-from flambeau.compiler.codegen.c.kernels.c_micro_pairs import ROUND, Pairs, Quads, rounded
+from flambeau.compiler.codegen.c.kernels.c_micro_pairs import Pairs, Quads, narrowing
 from flambeau.compiler.codegen.c.printer.c_epilogue import EPILOGUE, print_epilogue
 from flambeau.compiler.codegen.c.printer.c_forms import ARGUMENTS as FUNCTION_ARGUMENTS
 from flambeau.compiler.codegen.c.printer.c_forms import SYMBOL
@@ -590,8 +590,8 @@ FB_SHARED void {SYMBOL}_copy(long long rows, long long count, const char *from, 
             return head + self._interleave() + "}\n"
         memory = MEMORY_KIND[self.result]
         if self.result == "bf16" and self.unit == "dot":
-            head = rounded(self.target) + head
-            value = f"{ROUND}(*(f32x{lanes} *)(row + i))"
+            head = narrowing(self.target) + head
+            value = f"fb_kernel_round(*(f32x{lanes} *)(row + i))"
         elif self.result in ("f16", "bf16"):
             value = f"fb_to{self.result}_u16x{lanes}(*(f32x{lanes} *)(row + i))"
         elif self.result == "bool":
