@@ -17,6 +17,7 @@ PARTS = (
     "convolution",
     "compile_time",
     "growth",
+    "streams",
     "demo_model",
     "whole_models",
     "footprint",

@@ -407,7 +407,8 @@ struct Plan {  // one class of calls; immutable once compiled
   PyObject* executed = nullptr;  // owned: the Execution; it holds the objects behind addresses
   PyObject* compile = nullptr;   // owned: () -> Execution, called before the first run
   PyObject* graph = nullptr;     // owned: the Python Graph, or what traces it
-  PyObject* origin = nullptr;    // owned: whose call it is of, for the names of its nodes
+  PyObject* origin = nullptr;    // owned: what Python knows of it, which goes with it
+  PyObject* call = nullptr;      // owned: whose call it is of, for the names of its nodes
   PyObject* view = nullptr;      // owned: how Python sees its nodes, see node_view.cpp
   SizeProgram execution;         // inputs: all registers of `metadata`
   std::vector<BufferSpec> buffers;

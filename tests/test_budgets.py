@@ -28,6 +28,7 @@ OPERATOR_ENTRIES = 742  # of PyTorch's operator database: docs/coverage.md
 OPERATOR_LINES = 42.6  # of flambeau/ops for an entry; aim: 35
 # Lines of Python in packages: lower with each removal, never raise without a reason beside it.
 # Lines of each package. A number goes up only with a reason beside it.
+# driver: 2000 before; what plans streams moved here from capture, which had 1647.
 # language: 1430 before; `composite` and `function` say what host shells stated each by itself.
 # masked: 921 before; the operators that PyTorch's masked tensors take are a list again.
 PACKAGE_LINES = {
@@ -43,7 +44,7 @@ PACKAGE_LINES = {
     "ao": 200,
     "autograd": 6008,
     "backends": 924,
-    "capture": 1647,
+    "capture": 1476,
     "compat": 221,
     "compiler": 18129,
     "core": 1965,
@@ -53,7 +54,7 @@ PACKAGE_LINES = {
     "derivation": 1136,
     "distributed": 499,
     "distributions": 6859,
-    "driver": 2000,
+    "driver": 2168,
     "func": 270,
     "fx": 13476,
     "ir": 5070,

@@ -30,7 +30,7 @@ from tools.environment import (
 
 STRICTLY_TYPED = (
     "tools", "flambeau/ir", "flambeau/compiler", "flambeau/core", "flambeau/language",
-    "flambeau/driver", "flambeau/derivation", "flambeau/serialization",
+    "flambeau/driver", "flambeau/derivation", "flambeau/serialization", "flambeau/capture",
 )  # fmt: skip
 TUTORIALS = "examples/tutorials"  # programs of users: checked against the package's types
 # What `./go sanitize` runs: whatever drives the native core hard. (Processes that are killed prove

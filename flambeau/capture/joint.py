@@ -16,15 +16,18 @@ which. A stream where that is not known is not handled (None): it runs op by op 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flambeau import prims
-from flambeau._core import LiveValue, OpRecord, RecordedBackward, RecordedStream
+from flambeau._core import OpRecord, RecordedBackward, RecordedStream
 from flambeau.capture import stream
-from flambeau.ir.environment import pop_environment, push_environment
+from flambeau.driver.tracer import traced_until_settled
 from flambeau.ir.lock import importing
 from flambeau.ir.node import Graph, GraphOutput, Node
 from flambeau.ir.plan import BackwardSpec, Source
+
+if TYPE_CHECKING:
+    from flambeau.driver.specify import Specification
 
 NAME = "CompiledFunctionBackward"
 _PLACEHOLDER = 1 << 30  # slots of the results' gradients until the backward Graph numbers its own
@@ -38,10 +41,10 @@ class NotHandledError(Exception):
 class JointTrace(stream.StreamTrace):
     """A trace of forward calls that goes on with those of their backward."""
 
-    def run(self, partial: bool = False) -> bool:
+    def run(self) -> None:
         """Replays the forward records, noting where each one's numbers begin."""
         self.first_number: list[int] = []
-        return super().run(partial)
+        super().run()
 
     def _replay(self, record: OpRecord) -> None:
         self.first_number.append(len(self.scalars))
@@ -49,12 +52,9 @@ class JointTrace(stream.StreamTrace):
 
     def run_backward(self, records: Sequence[OpRecord]) -> None:
         """Replays backward records: they add no symbols, numbers or random draws."""
-        push_environment(self.environment)
-        try:
+        with self:
             for record in records:
                 self._replay_backward(record)
-        finally:
-            pop_environment()
 
     def _replay_backward(self, record: OpRecord) -> None:
         forward, integers = record.forward, record.integers
@@ -89,20 +89,15 @@ def compile_joint(recorded: RecordedStream, backward: RecordedBackward) -> Any:
     Returns:
         A Plan with a backward; None where the stream is not handled.
     """
-    records, tuned = recorded.records, recorded.tuned
-    gradients = len(backward.seeds) + len(backward.held)
-    if len(recorded.externals) != backward.externals + gradients:
+    if len(recorded.externals) != backward.externals + len(backward.seeds) + len(backward.held):
         return None  # backward reads a tensor that forward did not
-    count = backward.records
-    key = stream.history_key(recorded.externals[: backward.externals], records[:count])
-    history = stream.history_of(("joint", key))
-    name = None if history.hints else stream.stored_name(f"joint {backward}", recorded)
 
-    def trace_programs(history: stream.History) -> stream.Traced:
-        return _programs(*_traced(recorded, backward, history), recorded.live)
+    def specify(history: stream.History) -> Specification:
+        return _programs(*_traced(recorded, backward, history), recorded)
 
+    kind, externals, records = f"joint {backward}", backward.externals, backward.records
     try:
-        return stream.plan_of(records, count, name, history, trace_programs, tuned)
+        return stream.plan_of_stream(kind, recorded, externals, records, specify)
     except NotHandledError:
         return None
 
@@ -120,12 +115,13 @@ def _traced(
 ) -> tuple[JointTrace, Gradients]:
     count, externals, records = backward.records, recorded.externals, recorded.records
     inputs = stream.with_state(externals[: backward.externals], recorded.live)
-    trace: JointTrace | None = None
-    for number in range(stream.MAX_TRACES + 1):
-        trace = JointTrace(inputs, records[:count], history, trace)
-        if not trace.run(partial=number == 0):
-            continue
+
+    def trace(first: JointTrace | None) -> tuple[JointTrace, list[tuple[Node, Source]]]:
+        trace = JointTrace(inputs, records[:count], history, first)
         seeds: list[tuple[Node, Source]] = []
+        trace.run()
+        if not trace.complete:
+            return trace, seeds
         for k, seed in enumerate(backward.seeds):
             x = _stand_in(trace, seed.value, externals[seed.slot].value, len(seeds))
             seeds.append((x, Source("grad", k)))
@@ -134,11 +130,11 @@ def _traced(
             x = _stand_in(trace, total.value, externals[total.slot].value, len(seeds))
             seeds.append((x, Source("held", total.gradient)))
         trace.run_backward(records[backward.sums :])
-        if trace.settled():
-            break
-    assert trace is not None
-    results = [(trace.values[value].node, edge) for value, edge in backward.gradients]
-    return trace, Gradients(seeds, results, backward.edges)
+        return trace, seeds
+
+    last, seeds = traced_until_settled(trace)
+    results = [(last.values[value].node, edge) for value, edge in backward.gradients]
+    return last, Gradients(seeds, results, backward.edges)
 
 
 def _stand_in(trace: JointTrace, like: int, value: int, number: int) -> Node:
@@ -150,36 +146,34 @@ def _stand_in(trace: JointTrace, like: int, value: int, number: int) -> Node:
     return node
 
 
-def _programs(trace: JointTrace, gradients: Gradients, live: Sequence[LiveValue]) -> stream.Traced:
+def _programs(trace: JointTrace, gradients: Gradients, recorded: RecordedStream) -> Specification:
     with importing:
         from flambeau.derivation import derive as derivation
-        from flambeau.driver.specify import signature_of
+        from flambeau.driver.specify import signature_of, specification
 
-    push_environment(trace.environment)
-    try:
-        grads = [node for node, _ in gradients.found]
-        targets = [edge for _, edge in gradients.found]
-        if not grads:
-            raise NotHandledError
-        forward = stream.graph_of(trace, live)
+    grads = [node for node, _ in gradients.found]
+    targets = [edge for _, edge in gradients.found]
+    if not grads:
+        raise NotHandledError
+    with trace:
+        forward = stream.graph_of(trace, recorded.live)
         forward, origin = _with_saved(forward, {x for x, _ in gradients.given}, grads)
         tensors = [(x, origin[x]) for x in derivation._read_first(grads, origin)]
         tensors += gradients.given
         backward, symbols, numbers = derivation._backward_graph(forward, grads, tensors)
-    finally:
-        pop_environment()
-    sources = [source for _, source in tensors]
-    sources += [Source("register", forward.symbols.index(name)) for name in symbols]
-    sources += [Source("scalar", slot) for slot in numbers]
-    gradient = BackwardSpec(
-        name=NAME,
-        op=NAME,
-        signature=signature_of(backward),
-        targets=targets,
-        edges=gradients.edges,
-        arguments=sources,
-    )
-    return stream.Traced(trace, forward, gradient, backward)
+        sources = [source for _, source in tensors]
+        sources += [Source("register", forward.symbols.index(name)) for name in symbols]
+        sources += [Source("scalar", slot) for slot in numbers]
+        gradient = BackwardSpec(
+            name=NAME,
+            op=NAME,
+            signature=signature_of(backward),
+            targets=targets,
+            edges=gradients.edges,
+            arguments=sources,
+            tuned=recorded.tuned,
+        )
+        return specification(forward, "list", forward.guards, gradient, backward)
 
 
 def _with_saved(

@@ -367,7 +367,7 @@ def compile(  # noqa: A001 - PyTorch's name
     if backend == "eager":
         return model
     compiled = compiler(model)
-    compiled._torchdynamo_orig_callable = model  # type: ignore[attr-defined]
+    compiled._torchdynamo_orig_callable = model
     return compiled
 
 

@@ -69,7 +69,6 @@ def stages(function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Stag
 def _compiling_into(collected: _Collected) -> Iterator[None]:
     """Inside, streams are compiled as ever (also with a backward, ahead of time), but watched."""
     begin = time.perf_counter()
-    reports: list[stream.StreamReport] = []
 
     def watched(compile_it: Callable[[], Any], recorded: RecordedStream, backward: int) -> Any:
         """Compiles one stream; `backward` is the number of its first backward record."""
@@ -79,7 +78,7 @@ def _compiling_into(collected: _Collected) -> Iterator[None]:
         if plan is not None:
             collected.programs += 1
             collected.add("record", (now - begin) * 1e3, record_text(recorded, backward))
-            text = print_graph(plan.graph() or reports[-1].graph)
+            text = print_graph(plan.graph())
             collected.add("trace", (time.perf_counter() - now) * 1e3, text)
         begin = time.perf_counter()
         return plan
@@ -95,8 +94,7 @@ def _compiling_into(collected: _Collected) -> Iterator[None]:
     _core.set_stream_compiler(compile_stream)
     _core.set_joint_compiler(compile_joint)
     try:
-        with stream.watching() as reports:
-            yield
+        yield
     finally:
         _core.set_stream_compiler(stream.compile_stream)
         _core.set_joint_compiler(joint.compile_joint)

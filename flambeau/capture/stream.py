@@ -9,35 +9,29 @@ its own.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from flambeau._core import ExternalTensor, LiveValue, OpRecord, RecordedStream
-from flambeau.compiler import debug, stored
-from flambeau.driver.dispatch import compile_and_keep, native_plan
-from flambeau.ir.environment import pop_environment, push_environment
+from flambeau.compiler import stored
+from flambeau.driver import calls
+from flambeau.driver.planner import Budget, Program, conditions, plan_of
+from flambeau.driver.tracer import Tracer, traced_until_settled
 from flambeau.ir.lock import importing
-from flambeau.ir.node import (
-    ITEM_SIZE,
-    Graph,
-    GraphOutput,
-    Node,
-    attributes,
-    node,
-    topological,
-)
-from flambeau.ir.plan import BackwardSpec, Execution, PlanSpec
+from flambeau.ir.node import ITEM_SIZE, Graph, GraphOutput, Node, topological
 from flambeau.ir.size import Size, SizeExpr, estimate, mul, prod, substitute, symbol
-from flambeau.ir.size_program import Condition, Program, ShapeEnvironment, eq
+from flambeau.ir.size_program import Condition, Truth, eq
 from flambeau.language.layout import contiguous_strides
 from flambeau.prims.record import record_of
 from flambeau.runtime import collection
+
+if TYPE_CHECKING:
+    from flambeau.driver.specify import Specification
 
 
 @dataclass
@@ -49,11 +43,12 @@ class Value:
     offset: Size = 0
 
 
-@dataclass
-class History:
+class History(Budget):
     """The values that a stream's symbols had in earlier compilations of it (up to sizes)."""
 
-    hints: list[list[int]] = field(default_factory=list)
+    def __init__(self, hints: Sequence[list[int]] = ()) -> None:
+        super().__init__()
+        self.hints = list(hints)
 
     def varies(self, register: int, value: int) -> bool:
         """Whether this register had another value before."""
@@ -74,38 +69,46 @@ class StreamReport:
 
     Attributes:
         records: ops recorded.
-        trace: makes the stream's graph.
-        bytes_moved: see the function.
-        launches: of kernels and routines.
-        different: addresses of the kernels: equal layers share them.
+        numbers: the values of its symbols.
+        plan: its Plan.
     """
 
     records: int
-    trace: Callable[[], Graph]
-    bytes_moved: int
-    launches: int = 0
-    different: frozenset[int] = frozenset()
+    numbers: list[int]
+    plan: Any
 
     @property
     def graph(self) -> Graph:
         """The stream as one program."""
-        return self.trace()
+        graph: Graph = self.plan.graph()
+        return graph
 
-    def note(self, execution: Execution) -> None:
-        """Takes the figures of what the stream was compiled to."""
-        self.launches = len(execution.launches)
-        kernels = (launch.kernel for launch in execution.launches)
-        self.different = frozenset(kernel for kernel in kernels if kernel is not None)
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes of the program's inputs and outputs: what a perfect fusion would move."""
+        graph = self.graph
+        hints = dict(zip(graph.symbols, self.numbers, strict=True))
+        leaves = (*graph.inputs, *(output.node for output in graph.outputs))
+        sizes = [mul(prod(x.shape), ITEM_SIZE[x.dtype]) for x in leaves if x is not None]
+        return sum(estimate(size, hints, 0) for size in sizes)
+
+    @property
+    def launches(self) -> int:
+        """How many kernels and routines a run launches; 0 before the first."""
+        return len(self.plan.launches)
+
+    @property
+    def different(self) -> set[int]:
+        """Addresses of the kernels: equal layers share them."""
+        launches = () if self.plan.execution is None else self.plan.execution.launches
+        return {launch.kernel for launch in launches if launch.kernel is not None}
 
 
-# Each trace may find sizes that must be equal; the next one starts from them.
-MAX_TRACES = 4
 _MORE_RECORDS = 64  # of a trace that ends early, see `StreamTrace.run`
-
-MAX_HISTORIES = 4096  # the core knows no more streams either
 _MAX_HINTS = 64
 
-_histories: OrderedDict[Any, History] = OrderedDict()  # oldest use first
+# Each history lives as long as a Plan of its streams, or the compilation that makes the first one.
+_histories: WeakValueDictionary[Any, History] = WeakValueDictionary()
 _watchers: list[list[StreamReport]] = []
 
 
@@ -125,12 +128,7 @@ def watching() -> Iterator[list[StreamReport]]:
         _watchers[:] = [each for each in _watchers if each is not reports]
 
 
-def _tell(report: StreamReport) -> None:
-    for watcher in _watchers:
-        watcher.append(report)
-
-
-class StreamTrace:
+class StreamTrace(Tracer):
     """Replays the records of one stream."""
 
     def __init__(
@@ -140,80 +138,54 @@ class StreamTrace:
         history: History,
         first: StreamTrace | None = None,
     ) -> None:
-        self.environment = first.environment if first else ShapeEnvironment()
+        super().__init__(first)
         self.guards: list[Condition] = []
-        self.symbols: list[str] = []
-        self.hints: list[int] = []
         self.values: dict[int, Value] = {}
-        self.inputs: list[Node] = []
-        self.scalars: list[Node] = []
-        self.generators = 0
         self.drawn: list[Node] = []  # results of records that draw random numbers
+        self.complete = False
+        self._first = first is None
         self._records = records
         self._history = history
         self._data_sizes: list[SizeExpr] = []
-        self._handed: list[SizeExpr] = []  # symbols, as the trace used them
         self._parameter_sizes: set[int] = set()
         self._sizes: list[tuple[Size, ...]] = []  # per record: what its symbols stand for
         self._shared: dict[tuple[int, int, int], Size] = {}
-        for slot, external in enumerate(externals):
-            x = self._external(slot, external)
-            self.inputs.append(x)
+        for external in externals:
+            x = self._external(external)
             self.values[external.value] = Value(x, x.attribute("strides"), self._offset)
+
+    def settled(self) -> bool:
+        """Whether all records were replayed, and no size turned out to be another one."""
+        return self.complete and super().settled()
 
     # ------------------------------------------------------------------ symbols
 
-    def _register(self, value: int) -> str:
-        name = f"s{len(self.symbols)}"
-        self.symbols.append(name)
-        self.hints.append(value)
-        return name
+    def require(self, condition: Truth) -> None:
+        """Makes a condition a guard, in this trace alone: the next one may see it elsewhere."""
+        if isinstance(condition, Condition):
+            self.guards.append(condition)
 
-    def _symbol(self, value: int) -> Size:
-        """A register that stays symbolic (0 and 1 excepted: the records' classes tell them)."""
-        name = self._register(value)
-        if value in (0, 1):
-            self.environment.hints[name] = value
-            return value
-        if name in self.environment.hints:  # a trace before this one, which may have ended early
-            return self._handed_out(self.environment.resolve(symbol(name, minimum=2)))
-        return self._handed_out(self.environment.create_symbol(value, name, specialise=True))
-
-    def _constant(self, value: int) -> int:
-        """A register that must keep its value."""
-        name = self._register(value)
+    def _equal(self, value: int, size: Size) -> Size:
+        """A register that has the value of a size."""
+        name = self.register()
         self.environment.hints[name] = value
-        guard = eq(symbol(name, minimum=min(value, 0)), value)
-        if isinstance(guard, Condition):
-            self.guards.append(guard)
-        return value
-
-    def _free(self, value: int) -> Size:
-        """A register without any knowledge (offsets, strides of strided tensors)."""
-        name = self._register(value)
-        if name in self.environment.hints:
-            return self._handed_out(self.environment.resolve(symbol(name)))
-        return self._handed_out(self.environment.create_symbol(value, name))
-
-    def _handed_out(self, size: Size) -> Size:
-        if isinstance(size, SizeExpr):
-            self._handed.append(size)
+        self.require(eq(symbol(name), size))
         return size
 
-    def _external(self, slot: int, external: ExternalTensor) -> Node:
+    def _external(self, external: ExternalTensor) -> Node:
         tensor, fixed = external.tensor, external.parameter
         rank = len(tensor.sizes)
         shape = tuple(
             self._external_size(size, fixed, (rank, d)) for d, size in enumerate(tensor.sizes)
         )
         if tensor.strides == _numeric_strides(tensor.sizes):
-            for stride in tensor.strides:
-                self._register(stride)
+            for _ in tensor.strides:
+                self.register()
             steps = contiguous_strides(shape)
         else:
             steps = tuple(self._stride(stride, fixed) for stride in tensor.strides)
-        self._offset = self._free(tensor.offset)
-        return node("input", (), attributes(slot=slot, strides=steps), tensor.dtype, shape)
+        self._offset = self.free(tensor.offset)
+        return self.input(shape, steps, tensor.dtype)
 
     def _external_size(self, value: int, is_parameter: bool, place: tuple[int, int]) -> Size:
         """A size of an external tensor: a constant of parameters, else a symbol, shared with
@@ -221,14 +193,11 @@ class StreamTrace:
         varies = self._history.varies(len(self.symbols), value)
         if is_parameter and not varies:
             self._parameter_sizes.add(value)
-            return self._constant(value)
+            return self.constant(value)
         shared = self._shared.get((*place, value))
         if shared is not None:
-            name = self._register(value)
-            self.environment.hints[name] = value
-            self._add_guard(eq(symbol(name), shared))
-            return shared
-        created = self._symbol(value)
+            return self._equal(value, shared)
+        created = self.symbol(value)
         if isinstance(created, SizeExpr):
             self._shared[*place, value] = created
         if isinstance(created, SizeExpr):
@@ -237,24 +206,17 @@ class StreamTrace:
 
     def _stride(self, value: int, is_parameter: bool) -> Size:
         if value in (0, 1) or is_parameter:
-            return self._constant(value)
+            return self.constant(value)
         for size in self._stride_candidates():
             if self.environment.hint(size) == value:
-                name = self._register(value)
-                self.environment.hints[name] = value
-                self._add_guard(eq(symbol(name), size))
-                return size
-        return self._free(value)
+                return self._equal(value, size)
+        return self.free(value)
 
     def _stride_candidates(self) -> Iterator[Size]:
         last = self._data_sizes[-6:]
         for count in range(1, 4):
             for chosen in itertools.combinations(last, count):
                 yield prod(chosen)
-
-    def _add_guard(self, guard: Condition | bool) -> None:
-        if isinstance(guard, Condition):
-            self.guards.append(guard)
 
     # ------------------------------------------------------------------ run-time integers
 
@@ -263,7 +225,7 @@ class StreamTrace:
         shape = operands[0].node.shape if operands else ()
         first = len(self.symbols)
         reshape = bool(shape) and (-1 in values or math.prod(values) == self._hint(prod(shape)))
-        meanings = [
+        meanings: list[list[Size]] = [
             [*self._meanings(first + place, value, place, shape, reshape), value]
             for place, value in enumerate(values)
         ]
@@ -274,13 +236,10 @@ class StreamTrace:
 
     def _integer(self, value: int, size: Size) -> Size:
         if value > 1 and isinstance(size, SizeExpr):
-            name = self._register(value)
-            self.environment.hints[name] = value
-            self._add_guard(eq(symbol(name), size))
-            return size
+            return self._equal(value, size)
         if value > 1 and self._history.varies(len(self.symbols), value):
-            return self._symbol(value)
-        return self._constant(value)
+            return self.symbol(value)
+        return self.constant(value)
 
     def _meanings(
         self, register: int, value: int, place: int, shape: Sequence[Size], reshape: bool
@@ -314,27 +273,24 @@ class StreamTrace:
 
     # ------------------------------------------------------------------ replay
 
-    def run(self, partial: bool = False) -> bool:
-        """Replays every record; returns whether the trace is complete.
+    def run(self) -> None:
+        """Replays the records.
 
-        Args:
-            partial: whether it may end early, where sizes turned out to be equal: the next trace
-                starts from them. A few records more say which others are.
+        A first trace may end early, where sizes turned out to be equal: the next one starts from
+        them. A few records more say which others are.
         """
         equalities, end = self.environment.equalities, len(self._records)
-        push_environment(self.environment)
-        try:
+        partial = self._first
+        with self:
             for number, record in enumerate(self._records):
                 if number == end:
-                    return False
+                    return
                 self._replay(record)
                 if partial and self.environment.equalities != equalities:
                     equalities = self.environment.equalities
-                    if not self.settled():
+                    if not super().settled():
                         partial, end = False, 2 * number + _MORE_RECORDS
-        finally:
-            pop_environment()
-        return True
+        self.complete = True
 
     def _replay(self, record: OpRecord) -> None:
         operands = self._operands(record)
@@ -342,7 +298,7 @@ class StreamTrace:
         self._sizes.append(tuple(mapping.values()))
         # The core tells integers from floats alone; truth values have a dtype in the call's graph.
         dtypes = zip(record.plan.graph().scalars, record.number_types, strict=True)
-        scalars = [self._scalar(number.dtype) for number, _ in dtypes]
+        scalars = [self.scalar(number.dtype) for number, _ in dtypes]
         slots = range(self.generators, self.generators + record.generators)
         self.generators += record.generators
         results = self._define_results(record, operands, scalars, mapping, slots)
@@ -400,15 +356,6 @@ class StreamTrace:
         mapping.update(zip(names, sizes, strict=True))
         return mapping
 
-    def _scalar(self, dtype: str) -> Node:
-        leaf = node("scalar", (), attributes(slot=len(self.scalars)), dtype, ())
-        self.scalars.append(leaf)
-        return leaf
-
-    def settled(self) -> bool:
-        """Whether all symbols still stand for what they did when they were handed out."""
-        return all(self.environment.resolve(size) == size for size in self._handed)
-
 
 def geometry_of(graph: Graph, operands: Sequence[Value]) -> tuple[dict[str, Size], Iterator[str]]:
     """Binds the symbols of a call's tensors; returns the symbols after them, too."""
@@ -444,98 +391,74 @@ def history_of(key: Any) -> History:
     history = _histories.get(key)
     if history is None:
         history = _histories[key] = History()
-        if len(_histories) > MAX_HISTORIES:
-            _histories.popitem(last=False)
-    _histories.move_to_end(key)
-    del history.hints[:-_MAX_HINTS]
     return history
 
 
 def compile_stream(recorded: RecordedStream) -> Any:
     """Builds the Plan of a recorded stream. Called by the native recorder."""
     externals, records, live, tuned = recorded
-    history = history_of(history_key(externals, records))
-    name = None if history.hints else stored_name("stream", recorded)
 
-    def trace_graph(history: History) -> Traced:
+    def specify(history: History) -> Specification:
         with collection.paused():
             trace = _traced(externals, records, live, history)
-        push_environment(trace.environment)
-        try:
-            traced = Traced(trace, graph_of(trace, live))
-        finally:
-            pop_environment()
-        written = {value.slot for value in live}
-        weights = [slot for slot, e in enumerate(externals) if e.parameter and slot not in written]
-        traced.graph.notes["weights"] = weights  # of a program without a backward they stay
-        return traced
+        with importing:
+            from flambeau.driver.specify import specification  # not needed for known streams
 
-    return plan_of(records, len(records), name, history, trace_graph, tuned)
+        with trace:
+            graph = graph_of(trace, live)
+            written = {value.slot for value in live}
+            parameters = [slot for slot, external in enumerate(externals) if external.parameter]
+            weights = [slot for slot in parameters if slot not in written]
+            graph.notes["weights"] = weights  # of a program without a backward they stay
+            return specification(graph, "list", graph.guards)
 
-
-class Traced(NamedTuple):
-    """A stream as a program.
-
-    Attributes:
-        trace: of its records.
-        graph: the program.
-        gradient: how its backward is called.
-        backward: the program of its gradients.
-    """
-
-    trace: StreamTrace
-    graph: Graph
-    gradient: BackwardSpec | None = None
-    backward: Graph | None = None
+    return plan_of_stream("stream", recorded, len(externals), len(records), specify)
 
 
-def plan_of(
-    records: Sequence[OpRecord],
-    count: int,
-    name: str | None,
-    history: History,
-    trace: Callable[[History], Traced],
-    tuned: bool,
+def plan_of_stream(
+    kind: str,
+    recorded: RecordedStream,
+    externals: int,
+    records: int,
+    specify: Callable[[History], Specification],
 ) -> Any:
-    """The Plan of a stream, and its report.
+    """The Plan of a stream; those who watch get its report.
 
     Args:
-        records: of the stream.
-        count: how many of them are the user's calls.
-        name: under which the plan is kept; None: it is not.
-        history: what was seen before.
-        trace: makes the program.
-        tuned: whether tunable calls are measured.
+        kind: tells programs of one stream apart.
+        recorded: the stream.
+        externals: how many of its external tensors the user's calls read.
+        records: how many of its records are the user's calls.
+        specify: traces it, in the light of what was seen before.
     """
-    plans = [] if name is None else stored.load(name)
-    if plans:
-        plan = plans[-1]
-        again = functools.cache(lambda: trace(History()))  # when it was kept nothing had been seen
-        history.hints.append(plan.hints)
-        report = StreamReport(count, lambda: again().graph, plan.bytes_moved)
-        _tell(report)
-        debug.show(debug.PLANS, f"stream: {count} ops, a finished plan of an earlier run")
-        return _known_plan(plan, report, again, tuned)
-    traced = trace(history)
-    symbols, numbers = traced.trace.symbols, traced.trace.hints
-    history.hints.append(numbers)
-    moved = bytes_moved(traced.graph, dict(zip(symbols, numbers, strict=True)))
-    report = StreamReport(count, lambda: traced.graph, moved)
-    _tell(report)
-    if name is not None:
-        keep_programs(records)
-    return _plan(traced, report, name, tuned)
+    tensors, own = recorded.externals[:externals], recorded.records[:records]
+    history = history_of((kind, history_key(tensors, own)))
+    seen = History(history.hints)  # a trace of later on is to be the same
+    name = None if seen.hints else stored_name(kind, recorded)
+
+    def specify_anew(_: list[int]) -> Specification:
+        if name is not None:
+            save_programs(recorded.records)
+        return specify(seen)
+
+    numbers = numbers_of(tensors, own)
+    plan = plan_of(Program(specify_anew, numbers, name, history, recorded.tuned))
+    history.hints = [*history.hints, numbers][-_MAX_HINTS:]
+    for watcher in _watchers:
+        watcher.append(StreamReport(records, numbers, plan))
+    return plan
+
+
+def numbers_of(externals: Sequence[ExternalTensor], records: Sequence[OpRecord]) -> list[int]:
+    """The values of a stream's symbols, in the order of its registers."""
+    numbers = calls.numbers_of(tuple(external.tensor for external in externals))
+    return [*numbers, *(integer for record in records for integer in record.integers)]
 
 
 def stored_name(kind: str, recorded: RecordedStream) -> str | None:
     """The name under which a stream's plan is kept; None where nothing may be."""
     if not stored.usable():
         return None
-    if recorded.tuned:
-        with importing:
-            from flambeau.driver.autotune import conditions
-
-        kind = f"{conditions()} {kind}"
     numbers: dict[str, int] = {}
     wiring = []
     for plan, *wires in recorded.records:
@@ -544,15 +467,15 @@ def stored_name(kind: str, recorded: RecordedStream) -> str | None:
             return None
         wiring.append((numbers.setdefault(mark, len(numbers)), wires))
     described = (list(numbers), wiring, recorded.externals, recorded.live)
-    return stored.name_of(kind, repr(described))
+    return stored.name_of(*conditions(recorded.tuned), kind, repr(described))
 
 
-def keep_programs(records: Sequence[OpRecord]) -> None:
+def save_programs(records: Sequence[OpRecord]) -> None:
     """Keeps the plans of recorded ops, which are never compiled alone: that names the stream in
     the next process without a trace."""
     for record in records:
         if record.plan.origin is not None:
-            record.plan.origin.keep()
+            record.plan.origin.save()
 
 
 def fingerprint_of(plan: Any) -> str | None:
@@ -570,13 +493,13 @@ def _traced(
     history: History,
 ) -> StreamTrace:
     externals = with_state(externals, live)
-    trace: StreamTrace | None = None
-    for number in range(MAX_TRACES + 1):
-        trace = StreamTrace(externals, records, history, trace)
-        if trace.run(partial=number == 0) and trace.settled():
-            break
-    assert trace is not None
-    return trace
+
+    def trace(first: StreamTrace | None) -> tuple[StreamTrace, None]:
+        trace = StreamTrace(externals, records, history, first)
+        trace.run()
+        return trace, None
+
+    return traced_until_settled(trace)[0]
 
 
 def with_state(
@@ -619,89 +542,3 @@ def _unread(trace: StreamTrace, results: Sequence[Node]) -> list[Node]:
         return []
     read = set(topological(results))
     return [x for x in topological(trace.drawn) if record_of(x).kind == "random" and x not in read]
-
-
-def _specification(traced: Traced, tuned: bool) -> tuple[int, PlanSpec]:
-    """How many registers the Plan's program has, and what `_core.Plan` is made of."""
-    with importing:
-        from flambeau.driver.specify import output_spec  # not needed for streams that are known
-
-    graph = traced.graph
-    push_environment(traced.trace.environment)
-    try:
-        program = Program(graph.symbols)
-        outputs = [output_spec(program, o) for o in graph.outputs]
-        guards = [program.register(g) for g in graph.guards]
-    finally:
-        pop_environment()
-    spec = PlanSpec(
-        name="stream",
-        symbols=len(graph.symbols),
-        tensors=len(graph.inputs),
-        numbers=len(graph.scalars),
-        generators=graph.generators,
-        outputs=outputs,
-        visible=graph.visible,
-        program=program.packed(),
-        guards=guards,
-        returns="list",
-        backward=None if traced.gradient is None else traced.gradient._replace(tuned=tuned),
-    )
-    return len(program), spec
-
-
-def _plan(traced: Traced, report: StreamReport, name: str | None, tuned: bool) -> Any:
-    """The Plan of a traced stream; compiled, it is kept under `name`."""
-    graph = traced.graph
-    registers, spec = _specification(traced, tuned)
-
-    def keep(portable: Execution, kernels: Sequence[tuple[Any, ...]]) -> None:
-        marked = stored.marked(spec, traced.backward)
-        if marked is not None:
-            hints, moved = traced.trace.hints, report.bytes_moved
-            plan = stored.StoredPlan(hints, marked, registers, "", portable, kernels, moved)
-            stored.save(str(name), plan)
-
-    def compile_plan() -> Execution:
-        numbers = traced.trace.hints if tuned else None
-        execution = compile_and_keep(graph, registers, None if name is None else keep, numbers)
-        report.note(execution)
-        return execution
-
-    def backward() -> Graph:
-        assert traced.backward is not None
-        return traced.backward
-
-    return native_plan(spec, backward, graph=graph, compile=compile_plan)
-
-
-def _known_plan(
-    plan: stored.StoredPlan, report: StreamReport, again: Callable[[], Traced], tuned: bool
-) -> Any:
-    """The Plan of a stream that an earlier process compiled."""
-
-    def compile_plan() -> Execution:
-        execution = stored.execution_of(plan) if stored.usable() else None
-        if execution is None:  # kernels were evicted, or somebody wants to see the stages
-            numbers = plan.hints if tuned else None
-            execution = compile_and_keep(report.graph, plan.registers, None, numbers)
-        report.note(execution)
-        return execution
-
-    def backward() -> Graph:
-        graph, gradient = again().backward, plan.spec.backward
-        assert graph is not None and gradient is not None
-        return stored.checked(graph, gradient.fingerprint, "stream")
-
-    return native_plan(plan.spec, backward, compile=compile_plan)
-
-
-def bytes_moved(graph: Graph, hints: dict[str, int]) -> int:
-    """Bytes that the graph's inputs and outputs occupy: what a perfect fusion would move."""
-    total = 0
-    for value in (*graph.inputs, *(o.node for o in graph.outputs)):
-        if value is None:
-            continue
-        size = mul(prod(value.shape), ITEM_SIZE[value.dtype])
-        total += estimate(size, hints, 0)
-    return total

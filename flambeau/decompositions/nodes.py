@@ -166,7 +166,7 @@ def view_of(origin: Any, targets: tuple[int, ...], inplace: bool) -> View:
     """How Python sees the nodes of a Plan.
 
     Args:
-        origin: has the `source` and the `call` of the Plan.
+        origin: the call that the Plan is of, and its source.
         targets: the slots whose gradients the nodes give, in order.
         inplace: whether the call writes its operand.
 
@@ -334,7 +334,7 @@ def saved_places(origin: Any) -> dict[str, tuple[str, Any]]:
     """Attributes `_saved_*` of the nodes of a Plan.
 
     Args:
-        origin: of the Plan.
+        origin: the call that the Plan is of, and its source.
 
     Returns:
         By name ("input", slot), ("output", number) or ("value", itself).

@@ -28,7 +28,7 @@ from flambeau.ir.graph_grammar import symbols_of
 from flambeau.ir.node import ITEM_SIZE, Graph, GraphOutput, Node, node, topological
 from flambeau.ir.plan import BackwardSpec, Output, PlanSpec
 from flambeau.ir.size import Size, SizeExpr, mul
-from flambeau.ir.size_program import Program
+from flambeau.ir.size_program import Condition, Program
 from flambeau.language import layout
 from flambeau.language.definition import Dense, Overload, View, evaluate
 from flambeau.language.promotion import CATEGORY, can_cast
@@ -66,7 +66,7 @@ def specify_call(overload: Overload, variant: str, call: Call) -> Specification:
     aligned = overload.options.layout == "follow"
     placed = [n for n, a in enumerate(overload.schema.arguments) if a.kind == "device?"]
 
-    def run(trace: Trace) -> tuple[Trace, Graph]:
+    def run(trace: Trace) -> Graph:
         try:
             results = evaluate(overload, trace.arguments)
         except (TypeError, ValueError, RuntimeError, IndexError) as error:
@@ -74,7 +74,7 @@ def specify_call(overload: Overload, variant: str, call: Call) -> Specification:
             if clear is error:
                 raise
             raise clear from error
-        return trace, _graph(overload.name, trace, _outputs(overload, variant, trace, results))
+        return _graph(overload.name, trace, _outputs(overload, variant, trace, results))
 
     trace, graph = traced(call, aligned, run)
     options = overload.options
@@ -104,12 +104,12 @@ def specify_graph(graph: Graph, name: str, call: Call) -> Specification:
     """Replays a Graph on the tensors and sizes of a call, as one operator of this name."""
     tensors, integers = len(graph.inputs), graph.symbols
 
-    def run(trace: Trace) -> tuple[Trace, Graph]:
+    def run(trace: Trace) -> Graph:
         values = dict(zip(integers, trace.arguments[tensors:], strict=False))
         numbers = trace.arguments[tensors + len(integers) :]
         results = derivation.replay(graph, trace.arguments[:tensors], numbers, values)
         outputs = [_replayed_output(trace, r) for r in results]
-        return trace, _graph(name, trace, outputs)
+        return _graph(name, trace, outputs)
 
     trace, replayed = traced(call, False, run)
     replayed.notes["varying"] = graph.notes.get("varying", False)
@@ -278,34 +278,74 @@ def _specify(
             graph, backward = derived.forward, _backward_spec(derived, graph)
             graph.notes["varying"] = derived.backward.notes["varying"] = varying
     graph.notes["device"] = "cpu" if place is None else place.type
+    return specification(
+        graph,
+        returns,
+        trace.environment.guards,
+        backward,
+        None if derived is None else derived.backward,
+        offsets=_offsets_read(graph, trace),
+        detached=detached,
+        device=device,
+        place=str(place or "cpu") if is_elsewhere(call, place) else "",
+        recorded=True,
+    )
+
+
+def specification(
+    graph: Graph,
+    returns: str,
+    guards: Sequence[Condition],
+    gradient: BackwardSpec | None = None,
+    backward: Graph | None = None,
+    *,
+    offsets: Sequence[Size] = (),
+    detached: Sequence[int] = (),
+    device: Any = None,
+    place: str = "",
+    recorded: bool = False,
+) -> Specification:
+    """Describes the Plan of a program.
+
+    Args:
+        graph: the program, with the results that only its backward reads.
+        returns: how the results are given to the caller.
+        guards: what must hold of its symbols.
+        gradient: how its backward is called.
+        backward: the program of its gradients.
+        offsets: storage offsets that it computes with.
+        detached: the results without a gradient.
+        device: where new results go, if not to the first tensor's device.
+        place: where it runs, if not on the host alone.
+        recorded: whether calls of it may be recorded, which judges their data beforehand.
+    """
     program = Program(graph.symbols)
     outputs = [output_spec(program, o) for o in graph.outputs]
     if device is not None:
         outputs = [o._replace(device=str(device)) if o.kind == "new" else o for o in outputs]
-    guards = [program.register(g) for g in trace.environment.guards]
-    guards += [program.register(offset + 1) for offset in _offsets_read(graph, trace)]
-    checks, faults, bounds = faults_of(graph, program)
+    registers = [program.register(condition) for condition in guards]
+    registers += [program.register(offset + 1) for offset in offsets]
+    checks, faults, bounds = faults_of(graph, program) if recorded else ([], False, [])
     spec = PlanSpec(
         name=graph.name,
         symbols=len(graph.symbols),
         tensors=len(graph.inputs),
-        numbers=len(trace.scalars),
-        generators=trace.generators,
+        numbers=len(graph.scalars),
+        generators=graph.generators,
         outputs=outputs,
         visible=graph.visible,
         program=program.packed(),
-        guards=guards,
+        guards=registers,
         detached=detached,
-        mutated=[o.target for o in graph.outputs if o.target is not None],
+        mutated=[o.target for o in graph.outputs if o.target is not None] if recorded else [],
         returns=returns,
-        backward=backward,
+        backward=gradient,
         checks=checks,
         faults=faults,
         bounds=bounds,
-        place=str(place or "cpu") if is_elsewhere(call, place) else "",
+        place=place,
     )
-    gradients = None if derived is None else derived.backward
-    return Specification(graph, gradients, spec, len(program))
+    return Specification(graph, backward, spec, len(program))
 
 
 def _detached(graph: Graph, needs: tuple[bool, ...]) -> list[int]:

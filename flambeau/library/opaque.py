@@ -146,7 +146,7 @@ def _native() -> Any:
     global _op
     if _op is None:
         with importing:
-            from flambeau.driver.dispatch import Source
+            from flambeau.driver.planner import Source
 
         _core.set_python_routine(_run)
         arguments = (
@@ -179,7 +179,7 @@ def _specify(arguments: tuple[Any, ...]) -> Any:
         for result, (_, _, strides) in enumerate(call.results):
             outputs.append(GraphOutput(bind("custom_op", *trace.inputs, call=call, result=result),
                                        strides))  # fmt: skip
-        return trace, _graph(name, trace, outputs)
+        return _graph(name, trace, outputs)
 
     trace, graph = traced(arguments, False, run)
     with trace:

@@ -366,18 +366,8 @@ bool parse_overloads(PyObject* specs, std::vector<std::unique_ptr<Overload>>* ov
   return static_cast<bool>(list);
 }
 
-void drop_plans(Overload* overload) {
-  overload->exact.clear();
-  ClassCache classes;
-  classes.swap(overload->classes);
-  overload->plans = 0;
-  for (auto& [key, plans] : classes) {
-    for (PyObject*& plan : plans) drop(plan);
-  }
-}
-
 void release_overload(Overload* overload) {
-  drop_plans(overload);
+  overload->cache.clear();
   drop(overload->build);
   drop(overload->spec);
   for (Argument& argument : overload->arguments) {
@@ -466,9 +456,7 @@ int op_traverse(PyObject* self, visitproc visit, void* arg) {
   for (const auto& overload : op->overloads) {
     Py_VISIT(overload->build);
     Py_VISIT(overload->spec);
-    for (const auto& [key, plans] : overload->classes) {
-      for (PyObject* plan : plans) Py_VISIT(plan);
-    }
+    if (const int stop = overload->cache.visit(visit, arg)) return stop;
   }
   return 0;
 }
@@ -484,7 +472,7 @@ int op_clear(PyObject* self) {
     drop(op->pending);
   }
   for (const auto& overload : op->overloads) {
-    drop_plans(overload.get());
+    overload->cache.clear();
     assign(overload->build, share(Py_None));
     drop(overload->spec);
   }

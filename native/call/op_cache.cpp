@@ -1,7 +1,8 @@
-// From the key of a call to its Instance. Exact keys (all sizes) hit a flat hash table; behind it,
-// the class of the call (ranks, which sizes are 0 or 1, layouts) leads to Plans whose guards are
-// tried on the call's sizes; behind that stands Python.
+// From the key of a call to its Instance, by the overload's PlanCache: the exact key (all sizes)
+// first, then the class of the call (ranks, which sizes are 0 or 1, layouts) and its Plans' guards;
+// behind that stands Python.
 #include <algorithm>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -13,21 +14,10 @@
 namespace fb {
 namespace {
 
-constexpr size_t kMaxEntries = 8192;  // exact keys per overload
-// Of more plans the older half is forgotten, with the exact keys that lead there.
-constexpr size_t kMaxInClass = 256;  // more means guards that never repeat
-constexpr size_t kMaxPlans = 1024;   // per overload; more means static values that never repeat
-
 int64_t exact_hits = 0, class_hits = 0, builds = 0;
 std::set<Op*>& all_ops() {
   static auto& ops = *new std::set<Op*>();  // never destroyed
   return ops;
-}
-
-void delete_entry(CacheEntry* entry) {
-  instance_decref(entry->instance);
-  for (PyObject*& object : entry->keep) drop(object);
-  delete entry;
 }
 
 // ---- walking a key
@@ -299,106 +289,35 @@ bool distinct(const Overload& overload, const Frame& frame) {
 }
 
 // Objects whose address is in the key must live as long as the entry.
-void keep_pointers(const Overload& overload, const Frame& frame, CacheEntry* entry) {
+void keep_pointers(const Overload& overload, const Frame& frame, PlanCache::Entry* entry) {
   for (size_t i = 0; i < overload.arguments.size(); ++i) {
     const Kind kind = overload.arguments[i].kind;
     if (kind == Kind::Object || kind == Kind::MemoryFormat || kind == Kind::Layout) {
-      entry->keep.push_back(Py_NewRef(frame.values[i]));
+      entry->keep.push_back(share(frame.values[i]));
     }
   }
 }
 
-Instance* remember(Overload* overload, const Frame& frame, uint64_t hash, Instance* instance) {
-  // Building and compiling run Python, which may have made the same call meanwhile.
-  if (Instance* other = overload->exact.find(frame.key.data(), frame.key.size(), hash)) {
-    const auto unused = steal(instance);
-    return share(other).release();
-  }
-  // The entry has a reference of its own: what it displaces may run Python, which drops it again.
-  auto* entry = new CacheEntry{hash, share(instance).release(), {}, {}};
-  entry->words.assign(frame.key.data(), frame.key.data() + frame.key.size());
-  keep_pointers(*overload, frame, entry);
-  overload->exact.insert(entry);
-  return instance;
-}
-
-void release(ClassCache classes) {  // may run Python: no overload has them any more
-  for (auto& [key, plans] : classes) {
-    for (PyObject*& plan : plans) drop(plan);
-  }
-}
-
-uint64_t id_of(const PyObject* plan) { return reinterpret_cast<const Plan*>(plan)->id; }
-
-// Moves plans older than the one with this number from a class to `gone`.
-void take_older(std::vector<PyObject*>* plans, uint64_t number, std::vector<PyObject*>* gone) {
-  const auto kept = std::stable_partition(plans->begin(), plans->end(),
-                                          [&](PyObject* plan) { return id_of(plan) < number; });
-  gone->insert(gone->end(), plans->begin(), kept);
-  plans->erase(plans->begin(), kept);
-}
-
-// The number that half of all plans of an overload are below.
-uint64_t middle_number(const ClassCache& classes) {
-  std::vector<uint64_t> numbers;
-  for (const auto& [key, plans] : classes) {
-    for (const PyObject* plan : plans) numbers.push_back(id_of(plan));
-  }
-  const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>(numbers.size() / 2);
-  std::nth_element(numbers.begin(), middle, numbers.end());
-  return *middle;
-}
-
-// What makes room for one more plan of a class, taken out of the overload's tables.
-std::vector<PyObject*> make_room(Overload* overload, const std::vector<uint64_t>& key) {
-  std::vector<PyObject*> gone;
-  const auto same = overload->classes.find(key);
-  if (same != overload->classes.end() && same->second.size() >= kMaxInClass) {
-    take_older(&same->second, id_of(same->second[kMaxInClass / 2]), &gone);
-  } else if (overload->plans >= kMaxPlans) {
-    const uint64_t number = middle_number(overload->classes);
-    for (auto at = overload->classes.begin(); at != overload->classes.end();) {
-      take_older(&at->second, number, &gone);
-      at = at->second.empty() ? overload->classes.erase(at) : std::next(at);
-    }
-  }
-  overload->plans -= gone.size();
-  return gone;
-}
-
-void know(Overload* overload, std::vector<uint64_t> key, Plan* plan) {
-  std::vector<PyObject*> gone = make_room(overload, key);
-  overload->classes[std::move(key)].push_back(reinterpret_cast<PyObject*>(plan));
-  ++overload->plans;
-  if (gone.empty()) return;
-  std::sort(gone.begin(), gone.end());
-  const std::vector<CacheEntry*> entries = overload->exact.take_of(gone);
-  for (CacheEntry* entry : entries) delete_entry(entry);  // may run Python: the tables are whole
-  for (PyObject*& old : gone) drop(old);
-}
-
-Instance* find_in_class(const std::vector<PyObject*>& plans, const Frame& frame, Symbols* symbols) {
-  for (size_t i = plans.size(); i-- > 0;) {  // newest first
-    Instance* found = instantiate(reinterpret_cast<Plan*>(plans[i]), frame, symbols);
-    if (found) return found;
-  }
-  return nullptr;
+// The entry has a reference of its own: what it displaces may run Python, which drops it again.
+void remember(Overload* overload, const Frame& frame, uint64_t hash, Instance* instance) {
+  PlanCache::Key words(frame.key.data(), frame.key.data() + frame.key.size());
+  auto entry = std::make_unique<PlanCache::Entry>(hash, std::move(words), share(instance));
+  keep_pointers(*overload, frame, entry.get());
+  overload->cache.remember(std::move(entry));
 }
 
 __attribute__((noinline)) Instance* miss(Op* op, Overload* overload, Frame* frame, uint64_t hash) {
   Symbols symbols = collect_symbols(*frame);
-  std::vector<uint64_t> key = class_key(frame->key);
-  Instance* instance = nullptr;
-  const auto known = overload->classes.find(key);
-  if (known != overload->classes.end()) {
-    instance = find_in_class(known->second, *frame, &symbols);
-    if (instance) ++class_hits;
-  }
-  if (!instance) {
+  PlanCache::Key key = class_key(frame->key);
+  auto instance = steal(overload->cache.find_in_class(
+      key, [&](Plan* plan) { return instantiate(plan, *frame, &symbols); }));
+  if (instance) {
+    ++class_hits;
+  } else {
     auto plan = steal(build_plan(op, overload, frame, &symbols));
     if (!plan) return nullptr;
     ++builds;
-    instance = instantiate(plan.get(), *frame, &symbols);
+    instance = steal(instantiate(plan.get(), *frame, &symbols));
     if (!instance) {
       PyErr_Format(PyExc_RuntimeError,
                    "[%s] sizes overflow, or are negative, where the call computes them\n"
@@ -407,83 +326,13 @@ __attribute__((noinline)) Instance* miss(Op* op, Overload* overload, Frame* fram
       return nullptr;
     }
     overload->offsets_in_key |= plan->offset_sensitive;
-    know(overload, std::move(key), plan.release());
+    overload->cache.know(std::move(key), std::move(plan));
   }
-  return !distinct(*overload, *frame) ? instance : remember(overload, *frame, hash, instance);
+  if (distinct(*overload, *frame)) remember(overload, *frame, hash, instance.get());
+  return instance.release();
 }
 
 }  // namespace
-
-uint64_t hash_words(const uint64_t* words, size_t count) {
-  constexpr uint64_t kA = 0x9e3779b97f4a7c15, kB = 0xd1b54a32d192ed03;
-  uint64_t h = count * kA;
-  size_t i = 0;
-  for (; i + 2 <= count; i += 2) {
-    const auto product = static_cast<unsigned __int128>(words[i] ^ h ^ kA) * (words[i + 1] ^ kB);
-    h = static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64) ^ (h << 7 | h >> 57);
-  }
-  if (i < count) h = (h ^ words[i]) * kB;
-  h ^= h >> 29;
-  return h * kA ^ h >> 32;
-}
-
-size_t KeyHash::operator()(const std::vector<uint64_t>& words) const {
-  return hash_words(words.data(), words.size());
-}
-
-void ExactCache::place(CacheEntry* entry) {
-  size_t at = entry->hash & mask_;
-  while (slots_[at].entry) at = (at + 1) & mask_;
-  slots_[at] = {entry->hash, entry};
-}
-
-void ExactCache::rebuild(size_t slots) {
-  slots_.assign(slots, Slot{});
-  mask_ = slots - 1;
-  for (CacheEntry* entry : order_) place(entry);
-}
-
-void ExactCache::insert(CacheEntry* entry) {
-  std::vector<CacheEntry*> dropped;
-  if (order_.size() >= kMaxEntries) {
-    const auto middle = order_.begin() + kMaxEntries / 2;
-    dropped.assign(order_.begin(), middle);
-    order_.erase(order_.begin(), middle);
-    rebuild(slots_.size());
-  }
-  order_.push_back(entry);
-  if (slots_.empty()) {
-    rebuild(16);
-  } else if (order_.size() * 2 > slots_.size()) {
-    rebuild(slots_.size() * 2);
-  } else {
-    place(entry);
-  }
-  for (CacheEntry* old : dropped) delete_entry(old);  // may run Python: the table is whole again
-}
-
-std::vector<CacheEntry*> ExactCache::take_of(const std::vector<PyObject*>& plans) {
-  std::vector<CacheEntry*> taken;
-  const auto listed = [&](const CacheEntry* entry) {
-    return std::binary_search(plans.begin(), plans.end(),
-                              reinterpret_cast<PyObject*>(entry->instance->plan));
-  };
-  for (CacheEntry* entry : order_) {
-    if (listed(entry)) taken.push_back(entry);
-  }
-  if (taken.empty()) return taken;
-  order_.erase(std::remove_if(order_.begin(), order_.end(), listed), order_.end());
-  rebuild(slots_.size());
-  return taken;
-}
-
-void ExactCache::clear() {
-  std::vector<CacheEntry*> dropped;
-  dropped.swap(order_);
-  slots_.clear();
-  mask_ = 0;
-  for (CacheEntry* old : dropped) delete_entry(old);
-}
 
 PyObject* describe_call(const Overload& overload, Frame* frame) {
   Cursor cursor{frame->key.data() + 1};
@@ -501,11 +350,11 @@ DType dtype_of_numbers(const Overload* overload, const Frame* frame, const Insta
 
 Instance* find_any(Op* op, Overload* overload, Frame* frame) {
   const uint64_t hash = hash_words(frame->key.data(), frame->key.size());
-  Instance* found = overload->exact.find(frame->key.data(), frame->key.size(), hash);
+  const PlanCache::Entry* found = overload->cache.find(frame->key.data(), frame->key.size(), hash);
   if (found && distinct(*overload, *frame)) [[likely]] {
     ++exact_hits;
-    instance_incref(found);
-    return found;
+    instance_incref(found->instance.get());
+    return found->instance.get();
   }
   return miss(op, overload, frame, hash);
 }
@@ -533,8 +382,8 @@ void plan_cache_counts(int64_t* exact, int64_t* classes, int64_t* built, int64_t
   *entries = *plans = 0;
   for (const Op* op : all_ops()) {
     for (const auto& overload : op->overloads) {
-      *entries += static_cast<int64_t>(overload->exact.size());
-      *plans += static_cast<int64_t>(overload->plans);
+      *entries += static_cast<int64_t>(overload->cache.entries());
+      *plans += static_cast<int64_t>(overload->cache.plans());
     }
   }
 }
@@ -554,11 +403,7 @@ PyObject* py_clear(PyObject*, PyObject*) {
   std::vector<Ref<Op>> ops;
   for (Op* op : all_ops()) ops.push_back(share(op));
   for (const auto& op : ops) {
-    for (const auto& overload : op->overloads) {
-      overload->exact.clear();
-      overload->plans = 0;
-      release(std::exchange(overload->classes, {}));
-    }
+    for (const auto& overload : op->overloads) overload->cache.clear();
   }
   exact_hits = class_hits = builds = 0;
   Py_RETURN_NONE;

@@ -6,6 +6,7 @@
 #include "call/autocast.h"
 #include "call/override.h"
 #include "core.h"
+#include "plan/plan_cache.h"
 
 namespace fb {
 
@@ -141,55 +142,6 @@ class StackVector {
   T inline_[kInline];
 };
 
-struct CacheEntry {
-  uint64_t hash;
-  Instance* instance;  // counted
-  std::vector<uint64_t> words;
-  std::vector<PyObject*> keep;  // owned: objects whose identity is in the key
-};
-
-// Exact keys of one overload: open addressing, at most kMaxEntries, the older half dropped when
-// full.
-class ExactCache {
- public:
-  ExactCache() = default;
-  ~ExactCache() { clear(); }
-  ExactCache(const ExactCache&) = delete;
-  ExactCache& operator=(const ExactCache&) = delete;
-  Instance* find(const uint64_t* words, size_t count, uint64_t hash) const {
-    if (slots_.empty()) return nullptr;
-    for (size_t at = hash & mask_; slots_[at].entry; at = (at + 1) & mask_) {
-      if (slots_[at].hash != hash) continue;
-      const CacheEntry* e = slots_[at].entry;
-      if (e->words.size() == count && std::equal(words, words + count, e->words.data())) {
-        return e->instance;
-      }
-    }
-    return nullptr;
-  }
-  void insert(CacheEntry* entry);  // takes ownership
-  // Gives up the entries whose plan is among these, sorted by address; delete_entry ends them.
-  std::vector<CacheEntry*> take_of(const std::vector<PyObject*>& plans);
-  void clear();
-  size_t size() const { return order_.size(); }
-
- private:
-  struct Slot {
-    uint64_t hash = 0;
-    CacheEntry* entry = nullptr;
-  };
-  void place(CacheEntry* entry);
-  void rebuild(size_t slots);
-  std::vector<Slot> slots_;
-  std::vector<CacheEntry*> order_;  // oldest first
-  size_t mask_ = 0;
-};
-
-struct KeyHash {
-  size_t operator()(const std::vector<uint64_t>& words) const;
-};
-using ClassCache = std::unordered_map<std::vector<uint64_t>, std::vector<PyObject*>, KeyHash>;
-
 // What may be given as `out=` (docs/design.md § 8): None where the call takes none.
 enum class OutRule : uint8_t { None, Cast, Kind, Join, Truth, Any, Dtype, Exact, Separate };
 // The strides of one that is resized: the result's, or a contiguous tensor's, or the result's where
@@ -248,9 +200,7 @@ struct Overload {
   bool varargs = false;       // the last positional argument takes the rest
   bool mutates = false;
   bool offsets_in_key = false;
-  ExactCache exact;
-  ClassCache classes;  // owns references to Plans
-  size_t plans = 0;    // in all classes
+  PlanCache cache{{8192, 1024, 256}};
 };
 
 struct Op {
@@ -361,7 +311,6 @@ bool check_fits(const Op* op, const Frame& frame, DType dtype);  // its numbers;
 bool is_plain_tensor_type(PyTypeObject* type, Override* kind);   // Tensor or subclass
 
 // op_cache.cpp
-uint64_t hash_words(const uint64_t* words, size_t count);
 // The instance of a call: exact cache, class cache, or built by Python. A new reference, for what
 // runs next may empty the caches; null + exception.
 Instance* find_instance(Op* op, Overload* overload, Frame* frame);

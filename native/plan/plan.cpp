@@ -22,14 +22,14 @@ int64_t floor_divide(int64_t a, int64_t b) {
 
 PyObject* given(PyObject* object) { return object == Py_None ? nullptr : object; }
 
-// Plan(spec, *, compile, graph, origin, backward, structure)
+// Plan(spec, *, compile, graph, origin, call, backward, structure)
 PyObject* plan_create(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  PyObject *spec, *compile = Py_None, *graph = Py_None, *origin = Py_None, *backward = Py_None,
-                  *structure = Py_None;
-  static const char* names[] = {"spec",     "compile",   "graph", "origin",
-                                "backward", "structure", nullptr};
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOOO", const_cast<char**>(names), &spec,
-                                   &compile, &graph, &origin, &backward, &structure)) {
+  PyObject *spec, *compile = Py_None, *graph = Py_None, *origin = Py_None, *call = Py_None,
+                  *backward = Py_None, *structure = Py_None;
+  static const char* names[] = {"spec", "compile",  "graph",     "origin",
+                                "call", "backward", "structure", nullptr};
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOOOO", const_cast<char**>(names), &spec,
+                                   &compile, &graph, &origin, &call, &backward, &structure)) {
     return nullptr;
   }
   auto object = steal(type->tp_alloc(type, 0));
@@ -43,6 +43,7 @@ PyObject* plan_create(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   plan->compile = Py_XNewRef(given(compile));
   plan->graph = Py_XNewRef(given(graph));
   plan->origin = Py_XNewRef(given(origin));
+  plan->call = Py_XNewRef(given(call));
   const bool fine = read_plan(plan, spec, given(backward), given(structure));
   return fine ? object.release() : nullptr;
 }
@@ -54,6 +55,7 @@ int plan_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(plan->compile);
   Py_VISIT(plan->graph);
   Py_VISIT(plan->origin);
+  Py_VISIT(plan->call);
   if (plan->backward) Py_VISIT(plan->backward->op);
   Py_VISIT(plan->spec);
   Py_VISIT(plan->executed);
@@ -65,6 +67,7 @@ int plan_clear(PyObject* self) {
   drop(plan->compile);
   drop(plan->graph);
   drop(plan->origin);
+  drop(plan->call);
   drop(plan->view);
   if (plan->backward) drop(plan->backward->op);
   return 0;
@@ -140,7 +143,7 @@ PyObject* py_compile(PyObject* self, PyObject*) {
 PyGetSetDef plan_getset[] = {
     {"spec", get_spec, nullptr, "What it was made of: a PlanSpec.", nullptr},
     {"execution", get_execution, nullptr, "What it was compiled to, or None.", nullptr},
-    {"origin", get_origin, nullptr, "Where it comes from, or None.", nullptr},
+    {"origin", get_origin, nullptr, "What Python knows of it, or None.", nullptr},
     {"name", get_name, nullptr, "What the plan is called in profiles and errors.", nullptr},
     {"id", get_id, nullptr, "Number that no other plan of this process has.", nullptr},
     {"compiled", get_compiled, nullptr, "Whether its kernels exist already.", nullptr},

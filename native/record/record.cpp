@@ -30,45 +30,13 @@ int64_t recorders = 0;  // that there are
 std::vector<Recorder*>& spare_recorders = *new std::vector<Recorder*>();  // of all threads
 constexpr size_t kSpareRecorders = 4;
 constexpr size_t kSpareRecords = 4096;  // longer ones give their memory back
-size_t max_streams = 4096;
-constexpr size_t kMaxPlans = 64;  // of one class: sizes that vary where they are constants
+constexpr size_t kMaxStreams = 4096;
+constexpr size_t kMaxInClass = 64;  // sizes that vary where they are constants
 
 PyObject* stream_compiler = nullptr;  // (description) -> Plan | None (run record by record)
 PyObject* flush_observer = nullptr;   // (reason, records, was_known) -> None, may raise
 
-struct StreamClass {
-  std::vector<Ref<Plan>> plans;  // newest first
-};
-using ExactStreams = std::unordered_map<Words, Ref<Instance>, WordsHash>;
-using StreamClasses = std::unordered_map<Words, StreamClass, WordsHash>;
-
-// Known streams in two generations: what is asked for moves into the young one; when that is full
-// the old one goes and it takes its place. So what is used stays, and the number is bounded.
-template <typename Map>
-struct Generations {
-  Map young, old;
-
-  typename Map::mapped_type* find(const Words& key) {
-    auto found = young.find(key);
-    if (found != young.end()) return &found->second;
-    found = old.find(key);
-    if (found == old.end()) return nullptr;
-    auto moved = young.emplace(key, std::move(found->second)).first;
-    old.erase(found);
-    return &moved->second;
-  }
-  size_t size() const { return young.size() + old.size(); }
-  // Begins a new generation where this one is full; what is to be released.
-  Map turn() {
-    Map gone;
-    if (young.size() < max_streams / 2) return gone;
-    gone.swap(old);
-    old.swap(young);
-    return gone;
-  }
-};
-Generations<ExactStreams>& exact_streams = *new Generations<ExactStreams>();
-Generations<StreamClasses>& stream_classes = *new Generations<StreamClasses>();
+PlanCache& streams = *new PlanCache({kMaxStreams, kMaxStreams, kMaxInClass});
 int64_t stream_hits = 0, stream_class_hits = 0, stream_builds = 0, stream_flushes = 0;
 uint32_t next_epoch = 1;
 
@@ -127,22 +95,23 @@ std::vector<int32_t> live_values(const Recorder* r) {
   return live;
 }
 
-Words stream_key(const Recorder* r, const std::vector<int32_t>& live, bool exact) {
-  Words key;
-  key.words.reserve(r->records.size() * 5 + live.size() + 2);
-  key.words.push_back(r->tuned);
+PlanCache::Key stream_key(const Recorder* r, const std::vector<int32_t>& live, bool exact,
+                          const PlanCache::Key& more) {
+  PlanCache::Key key;
+  key.reserve(r->records.size() * 5 + live.size() + more.size() + 2);
+  key.push_back(r->tuned);
   for (const Record& record : r->records) {
-    key.words.push_back(exact ? record.instance->id : record.instance->plan->id);
-    for (int32_t v : record.operands) key.words.push_back(static_cast<uint64_t>(v) + 1);
-    for (uint8_t f : record.scalar_is_float) key.words.push_back(0x100u + f);
+    key.push_back(exact ? record.instance->id : record.instance->plan->id);
+    for (int32_t v : record.operands) key.push_back(static_cast<uint64_t>(v) + 1);
+    for (uint8_t f : record.scalar_is_float) key.push_back(0x100u + f);
   }
-  key.words.push_back(~0ull);
-  for (int32_t v : live) key.words.push_back(static_cast<uint64_t>(v));
-  if (!r->copies.empty()) key.words.push_back(~3ull);
+  key.push_back(~0ull);
+  for (int32_t v : live) key.push_back(static_cast<uint64_t>(v));
+  if (!r->copies.empty()) key.push_back(~3ull);
   for (const OutsideCopy& copy : r->copies) {
-    key.words.push_back(static_cast<uint64_t>(copy.value) << 32 |
-                        static_cast<uint32_t>(copy.original));
+    key.push_back(static_cast<uint64_t>(copy.value) << 32 | static_cast<uint32_t>(copy.original));
   }
+  key.insert(key.end(), more.begin(), more.end());
   return key;
 }
 
@@ -174,12 +143,6 @@ std::vector<int64_t> stream_symbols(const Recorder* r) {
 
 }  // namespace
 
-Words record_key(const Recorder* r, const std::vector<int32_t>& live, const Words& more) {
-  Words key = stream_key(r, live, true);
-  key.words.insert(key.words.end(), more.words.begin(), more.words.end());
-  return key;
-}
-
 namespace {
 
 // Asks Python for the stream's Plan: new reference, None to run record by record, null on error.
@@ -196,24 +159,6 @@ Ref<> checked_plan(Ref<> plan) {
   return {};
 }
 
-// What is released may run code of users, which may come here again: no table is touched meanwhile.
-void forget_streams() {
-  std::exchange(exact_streams.young, {});
-  std::exchange(exact_streams.old, {});
-  std::exchange(stream_classes.young, {});
-  std::exchange(stream_classes.old, {});
-}
-
-Instance* find_plan(const Words& key, const std::vector<int64_t>& symbols) {
-  const StreamClass* streams = stream_classes.find(key);
-  const auto count = static_cast<int32_t>(symbols.size());
-  if (!streams) return nullptr;
-  for (const auto& plan : streams->plans) {
-    if (Instance* instance = instance_new(plan.get(), symbols.data(), count)) return instance;
-  }
-  return nullptr;
-}
-
 size_t number_count(const Recorder* r) {
   size_t count = 0;
   for (const Record& record : r->records) count += record.scalars.size();
@@ -225,63 +170,56 @@ size_t object_count(const Recorder* r) {
   return count;
 }
 
-// A new plan, remembered in its class.
-Instance* add_plan(const Recorder* r, const Words& key, const Ref<>& object,
-                   const std::vector<int64_t>& symbols) {
-  if (!object || object.get() == Py_None) return nullptr;
-  auto plan = share(reinterpret_cast<Plan*>(object.get()));
-  if (!plan_takes(plan.get(), r->externals.size(), number_count(r), object_count(r))) {
-    return nullptr;
-  }
-  const auto count = static_cast<int32_t>(symbols.size());
-  Instance* instance = instance_new(plan.get(), symbols.data(), count);
+// A new plan at the sizes it was made for.
+Ref<Instance> instance_of(const Recorder* r, Plan* plan, const std::vector<int64_t>& symbols) {
+  if (!plan_takes(plan, r->externals.size(), number_count(r), object_count(r))) return {};
+  auto instance = steal(instance_new(plan, symbols.data(), static_cast<int32_t>(symbols.size())));
   if (!instance && !PyErr_Occurred()) {
     PyErr_SetString(PyExc_RuntimeError, "[compile] a new plan refuses the sizes it was made for");
-  }
-  StreamClasses evicted;  // released last
-  StreamClass* streams = stream_classes.find(key);
-  if (!streams) {
-    evicted = stream_classes.turn();
-    streams = &stream_classes.young[key];
-  }
-  streams->plans.insert(streams->plans.begin(), plan);
-  if (streams->plans.size() > kMaxPlans) {
-    plan = std::move(streams->plans.back());
-    streams->plans.pop_back();
   }
   return instance;
 }
 
-// Keeps a reference of its own. Another thread may have built the same stream meanwhile.
-void remember(Words key, Instance* instance) {
-  if (exact_streams.find(key)) return;
-  const ExactStreams evicted = exact_streams.turn();
-  exact_streams.young.emplace(std::move(key), share(instance));
+// Makes a plan, known from now on. *refused: there is none.
+Ref<Instance> build_instance(const Recorder* r, const Ref<>& built, PlanCache::Key key,
+                             const std::vector<int64_t>& symbols, bool* refused) {
+  *refused = built.get() == Py_None;
+  if (!built || *refused) return {};
+  ++stream_builds;
+  auto plan = share(reinterpret_cast<Plan*>(built.get()));
+  Ref<Instance> instance = instance_of(r, plan.get(), symbols);
+  if (instance) streams.know(std::move(key), std::move(plan));
+  return instance;
 }
 
 }  // namespace
 
-Instance* record_instance(const Recorder* r, const std::vector<int32_t>& live, const Words& more,
-                          PyObject* (*build)(void* context), void* context) {
-  Words exact = record_key(r, live, more);
-  if (Ref<Instance>* hit = exact_streams.find(exact)) {
+Instance* record_instance(const Recorder* r, const std::vector<int32_t>& live,
+                          const PlanCache::Key& more, PyObject* (*build)(void* context),
+                          void* context) {
+  PlanCache::Key exact = stream_key(r, live, true, more);
+  const uint64_t hash = hash_words(exact.data(), exact.size());
+  if (const PlanCache::Entry* hit = streams.find(exact.data(), exact.size(), hash)) {
     ++stream_hits;
-    return Ref<Instance>(*hit).release();
+    return Ref<Instance>(hit->instance).release();
   }
   const std::vector<int64_t> symbols = stream_symbols(r);
-  Words key = stream_key(r, live, false);
-  key.words.insert(key.words.end(), more.words.begin(), more.words.end());
-  Instance* instance = find_plan(key, symbols);
+  const auto count = static_cast<int32_t>(symbols.size());
+  PlanCache::Key key = stream_key(r, live, false, more);
+  auto instance = steal(streams.find_in_class(
+      key, [&](Plan* plan) { return instance_new(plan, symbols.data(), count); }));
+  bool refused = false;
   if (instance) {
     ++stream_class_hits;
   } else {
-    const auto plan = checked_plan(steal(build ? build(context) : build_plan(r, live)));
-    stream_builds += plan.get() != Py_None;
-    instance = add_plan(r, key, plan, symbols);
-    if (!instance) return nullptr;
+    const auto built = checked_plan(steal(build ? build(context) : build_plan(r, live)));
+    instance = build_instance(r, built, std::move(key), symbols, &refused);
   }
-  remember(std::move(exact), instance);
-  return instance;
+  // Keeps a reference of its own. Another thread may have built the same stream meanwhile.
+  if (instance || refused) {
+    streams.remember(std::make_unique<PlanCache::Entry>(hash, std::move(exact), instance));
+  }
+  return instance.release();
 }
 
 void record_release(Recorder* r) {
@@ -465,7 +403,7 @@ bool run_stream(Recorder* r, const std::vector<int32_t>& live) {
   if (live.empty()) {  // nobody reads what was drawn, but the generators must move on
     return !draws(r) || run_whole(r);
   }
-  Instance* instance = record_instance(r, live, Words{}, nullptr, nullptr);
+  Instance* instance = record_instance(r, live, {}, nullptr, nullptr);
   if (!instance) {
     if (!PyErr_Occurred()) return run_whole(r);
     abandon(r, 0);
@@ -712,8 +650,8 @@ PyObject* set_flush_observer(PyObject*, PyObject* callable) {
 PyObject* stream_stats(PyObject*, PyObject*) {
   return Py_BuildValue("{s:L,s:L,s:L,s:L,s:n,s:n,s:L}", "flushes", stream_flushes, "exact_hits",
                        stream_hits, "class_hits", stream_class_hits, "builds", stream_builds,
-                       "entries", static_cast<Py_ssize_t>(exact_streams.size()), "classes",
-                       static_cast<Py_ssize_t>(stream_classes.size()), "recorders", recorders);
+                       "entries", static_cast<Py_ssize_t>(streams.entries()), "plans",
+                       static_cast<Py_ssize_t>(streams.plans()), "recorders", recorders);
 }
 
 PyObject* set_stream_limit(PyObject*, PyObject* argument) {
@@ -722,14 +660,12 @@ PyObject* set_stream_limit(PyObject*, PyObject* argument) {
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "[compile] at least two streams");
     return nullptr;
   }
-  max_streams = static_cast<size_t>(limit);
-  forget_streams();
+  streams.set_limits({static_cast<size_t>(limit), static_cast<size_t>(limit), kMaxInClass});
   Py_RETURN_NONE;
 }
 
 PyObject* stream_clear(PyObject*, PyObject*) {
-  forget_streams();
-  region_forget_refusals();
+  streams.clear();
   stream_flushes = stream_hits = stream_class_hits = stream_builds = 0;
   Py_RETURN_NONE;
 }

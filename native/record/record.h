@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "plan/plan_cache.h"
 #include "tape/tape.h"
 
 namespace fb {
@@ -106,18 +107,6 @@ struct OutsideCopy {
   int32_t next;  // another copy of the same storage, -1: none
 };
 
-struct Words {
-  std::vector<uint64_t> words;
-  bool operator==(const Words& other) const { return words == other.words; }
-};
-struct WordsHash {
-  size_t operator()(const Words& key) const {
-    uint64_t h = 0x9E3779B97F4A7C15ull;
-    for (uint64_t w : key.words) h = (h ^ w) * 0xff51afd7ed558ccdull, h ^= h >> 32;
-    return h;
-  }
-};
-
 struct Recorder {
   std::vector<Record> records;
   std::vector<Value> values;
@@ -179,12 +168,12 @@ void record_drop_taped(Recorder* r);
 int32_t tensor_symbols(const Record& record, const Recorder* r);  // how many its tensors have
 // record_describe.cpp: a RecordedStream; with_numbers: records have their numbers' values, too.
 PyObject* describe_stream(const Recorder* r, const std::vector<int32_t>& live, bool with_numbers);
-// Exact key of the stream; `more` distinguishes plans of the same stream.
-Words record_key(const Recorder* r, const std::vector<int32_t>& live, const Words& more);
-// The stream's plan at its sizes, made by `build` (null: as usual) where there is none. New
-// reference; null without exception: there is no plan.
-Instance* record_instance(const Recorder* r, const std::vector<int32_t>& live, const Words& more,
-                          PyObject* (*build)(void* context), void* context);
+// The stream's plan at its sizes, made by `build` (null: as usual) where there is none; `more`
+// tells plans of the same stream apart. New reference; null without exception: there is no plan,
+// which is remembered, too.
+Instance* record_instance(const Recorder* r, const std::vector<int32_t>& live,
+                          const PlanCache::Key& more, PyObject* (*build)(void* context),
+                          void* context);
 // Runs it; *outputs: all its results, owned, also after a failure.
 bool record_run(Recorder* r, Instance* instance, const std::vector<int32_t>& live,
                 std::vector<PyObject*>* outputs);
@@ -199,7 +188,6 @@ enum class RegionEnd { Plain, Done, Failed };
 // stream has to be run as it is. After Done the recorder belongs to the node.
 RegionEnd region_finish(Recorder* r);
 bool region_recompute(Recorder* r, const char* reason);
-void region_forget_refusals();
 bool init_region(PyObject* module);
 
 }  // namespace fb

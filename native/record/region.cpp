@@ -24,9 +24,6 @@ namespace fb {
 namespace {
 
 PyObject* joint_compiler = nullptr;
-// Streams that run without this. Never destroyed.
-std::unordered_set<Words, WordsHash>& refused = *new std::unordered_set<Words, WordsHash>();
-constexpr size_t kMaxRefused = 4096;
 // Gradients that meet at an edge out of the region are added in the order of eager mode, which has
 // those from outside that were there before as the first summands. Few are handed on one by one. A
 // sum of more than this is made inside, and goes on from what the edge holds by then: a gradient
@@ -40,7 +37,7 @@ struct Region {
   std::vector<Tensor*> roots;  // results with a history, borrowed, in order of their values
   std::vector<Edge> outer;     // where gradients leave the region, distinct, borrowed
   std::vector<int32_t> live;
-  Words words;  // what the stream's key does not tell
+  PlanCache::Key words;  // what the stream's key does not tell
 };
 
 struct RegionTape {
@@ -170,7 +167,7 @@ bool walk_nodes(const Recorder* r, const Census& census, Region* region) {
 
 // Key: the nodes, and where their edges that leave the region go.
 void describe_region(const Census& census, Region* region) {
-  std::vector<uint64_t>& words = region->words.words;
+  PlanCache::Key& words = region->words;
   words.push_back(~1ull);
   for (const Tensor* t : region->roots) words.push_back(static_cast<uint64_t>(t->value_id));
   for (Node* node : region->nodes) {
@@ -482,17 +479,10 @@ RegionEnd region_finish(Recorder* r) {
   if (r->taped.empty() || !joint_compiler || anomaly_recorder) return RegionEnd::Plain;
   Region region;
   if (!examine(r, &region)) return RegionEnd::Plain;
-  Words key = record_key(r, region.live, region.words);
-  if (refused.count(key)) return RegionEnd::Plain;
   const Flushing flushing(r);  // other threads wait for its values
   Building building{r, &region};
   Instance* instance = record_instance(r, region.live, region.words, build_joint, &building);
-  if (!instance) {
-    if (PyErr_Occurred()) return RegionEnd::Failed;
-    if (refused.size() >= kMaxRefused) refused.clear();
-    refused.insert(std::move(key));
-    return RegionEnd::Plain;
-  }
+  if (!instance) return PyErr_Occurred() ? RegionEnd::Failed : RegionEnd::Plain;
   const bool fine = run_region(r, instance, region);
   instance_decref(instance);
   return fine ? RegionEnd::Done : RegionEnd::Failed;
@@ -517,7 +507,7 @@ bool repeatable(const Recorder* r) {
 
 bool run_again(Recorder* r, const std::vector<int32_t>& live) {
   Refs<> outputs;
-  const auto instance = steal(record_instance(r, live, Words{}, nullptr, nullptr));
+  const auto instance = steal(record_instance(r, live, {}, nullptr, nullptr));
   Generators again;
   if (!instance || !again.copy(r)) return false;
   again.exchange(r);
@@ -648,8 +638,6 @@ bool region_apply_tape(Node* node, Tensor** grads, Tensor** results) {
   const auto gradients = steal(run_engine(tape->roots, grads, outer, grad_mode.enabled, &parts));
   return gradients && hand_on(outer, parts, results);
 }
-
-void region_forget_refusals() { refused.clear(); }
 
 namespace {
 

@@ -30,10 +30,10 @@ PyObject* ask(const char* question, const T&... arguments) {
 // (class name, edge per input or None, whether each result has a node of its own, the order of
 // edges in which what they lead to is released); borrowed. Null: not known, or an exception.
 PyObject* plan_view(Plan* plan) {
-  if (plan->view || !plan->origin || !plan->backward) return plan->view;
+  if (plan->view || !plan->call || !plan->backward) return plan->view;
   const auto slots = steal(target_slots(plan));
   PyObject* mutates = plan->mutated.empty() ? Py_False : Py_True;
-  auto view = steal(ask("view_of", plan->origin, slots, mutates));
+  auto view = steal(ask("view_of", plan->call, slots, mutates));
   if (!plan->view) plan->view = view.release();  // else another thread was faster
   return plan->view;
 }
@@ -92,7 +92,7 @@ PyObject* inner_nodes(Node* n) {
   const Plan* plan = n->instance->plan;
   const auto raw = steal(raw_inputs(n));
   const auto slots = steal(target_slots(plan));
-  auto inner = steal(ask("inner_nodes", plan->origin, n, raw, slots));
+  auto inner = steal(ask("inner_nodes", plan->call, n, raw, slots));
   if (!extras->inner) extras->inner = std::move(inner);
   return extras->inner.get();
 }
@@ -170,8 +170,8 @@ PyObject* node_restored_gradients(Node* n, PyObject* gradients) {
 }
 
 PyObject* node_saved_places(Node* n) {
-  if (n->kind != NodeKind::Plan || !n->instance || !n->instance->plan->origin) return PyDict_New();
-  PyObject* args[1] = {n->instance->plan->origin};
+  if (n->kind != NodeKind::Plan || !n->instance || !n->instance->plan->call) return PyDict_New();
+  PyObject* args[1] = {n->instance->plan->call};
   return ask("saved_places", args, 1);
 }
 

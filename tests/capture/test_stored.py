@@ -17,8 +17,8 @@ import flambeau as torch
 from flambeau.capture import stream
 
 traces = []
-traced = stream.Traced
-stream.Traced = lambda *a: traces.append(0) or traced(*a)
+run = stream.StreamTrace.run
+stream.StreamTrace.run = lambda self: traces.append(0) or run(self)
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 4))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)

@@ -19,7 +19,8 @@ from flambeau import _core, runtime
 from flambeau.compiler import cache, codegen, debug, stored, targets, toolchain
 from flambeau.core.install import install_definition
 from flambeau.derivation import derive
-from flambeau.driver import calls, dispatch, specify
+from flambeau.driver import calls, planner, specify
+from flambeau.driver.dispatch import builder
 from flambeau.ir.plan import PlanSpec
 from flambeau.ir.printer import print_graph
 from flambeau.language.definition import REGISTRY, op
@@ -63,7 +64,7 @@ class Machine:
 def machine(tmp_path, monkeypatch):
     monkeypatch.setattr(stored, "_package_stamp", lambda: "the same sources")
     stored._environment.cache_clear()
-    monkeypatch.setattr(dispatch, "MAX_KEPT", 1 << 20)  # these processes never end
+    monkeypatch.setattr(planner, "MAX_STORED", 1 << 20)  # these processes never end
     monkeypatch.setattr(targets, "COMMON_FLAGS", flags_at("0"))  # nothing here depends on speed
     with settings.override(VERIFY=False, CACHE_DIR=tmp_path / "cache"):
         yield Machine(monkeypatch)
@@ -244,7 +245,7 @@ def test_few_plans_are_kept_under_one_name(machine):
 
 
 def test_values_that_never_repeat_are_not_kept_for_ever(machine, monkeypatch):
-    monkeypatch.setattr(dispatch, "MAX_KEPT", 3)
+    monkeypatch.setattr(planner, "MAX_STORED", 3)
     x = numbers(2, 3, 2, 3, 2, 3)
     machine.process(lambda: [x.cumsum(k) for k in range(6)])
     _, traced = machine.process(lambda: [x.cumsum(k) for k in range(6)])
@@ -271,7 +272,7 @@ def test_the_graph_is_traced_under_the_old_default_dtype(machine):
     divide = REGISTRY["div"].overloads[0]
     machine.process(lambda: integers / integers)
     machine.traces.clear()
-    plan = dispatch.builder(divide, "functional")((seen, seen))
+    plan = builder(divide, "functional")((seen, seen))
     torch.set_default_dtype(torch.float64)
     try:
         assert not machine.traces
@@ -283,7 +284,7 @@ def test_the_graph_is_traced_under_the_old_default_dtype(machine):
 
 def test_a_pending_graph_is_the_traced_one(machine):
     x = _argument("f32", (4, 8), (8, 1))._replace(requires_grad=True)
-    build = dispatch.builder(REGISTRY["exp"].overloads[0], "functional")
+    build = builder(REGISTRY["exp"].overloads[0], "functional")
     machine.process(lambda: numbers(4, 8).requires_grad_().exp())
     machine.traces.clear()
     other = x._replace(sizes=(5, 9), strides=(9, 1))
@@ -303,7 +304,7 @@ def test_a_pending_graph_is_the_traced_one(machine):
 def test_another_trace_than_the_stored_one_is_an_error(machine, monkeypatch):
     x = _argument("f32", (4, 8), (8, 1))
     machine.process(lambda: numbers(4, 8).exp())
-    plan = dispatch.builder(REGISTRY["exp"].overloads[0], "functional")((x,))
+    plan = builder(REGISTRY["exp"].overloads[0], "functional")((x,))
     sine = specify.specify_call(REGISTRY["sin"].overloads[0], "functional", (x,))
     monkeypatch.setattr(specify, "specify_call", lambda *_: sine)
     with pytest.raises(RuntimeError, match="its stored plan is not what is traced now"):
@@ -318,7 +319,7 @@ def test_every_signature_has_an_identity_of_its_own():
     for name, definition in REGISTRY.items():
         for number, overload in enumerate(definition.overloads):
             for variant in ("functional", "inplace"):
-                source = dispatch.builder(overload, variant).__self__
+                source = builder(overload, variant).__self__
                 if source.identity is not None:
                     where = (name, number, variant)
                     assert found.setdefault(source.identity, where) == where

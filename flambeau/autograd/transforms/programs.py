@@ -28,8 +28,8 @@ from flambeau.derivation.derive import differentiate
 from flambeau.derivation.forward import push_forward
 from flambeau.derivation.replay import replay
 from flambeau.driver.calls import Call, entries
-from flambeau.driver.dispatch import Source
 from flambeau.driver.errors import first_device
+from flambeau.driver.planner import Source
 from flambeau.driver.specify import ABSENT, Specification, _graph, _replayed_output, _specify
 from flambeau.driver.trace import Trace, traced
 from flambeau.ir.environment import hint, less
@@ -178,8 +178,8 @@ def _traced(source: Source, call: Call, single: Call, run: Callable[..., Any]) -
         graph.guards, graph.generators, graph.name,
     )  # fmt: skip
 
-    def go(trace: Trace) -> tuple[Trace, Graph]:
-        return trace, _graph(graph.name, trace, run(trace, visible))
+    def go(trace: Trace) -> Graph:
+        return _graph(graph.name, trace, run(trace, visible))
 
     trace, result = traced(call, False, go)
     overload = source.overload
