@@ -6,15 +6,10 @@ import math
 from typing import Any
 
 from flambeau import _core
-from flambeau.decompositions.composites import composes, contiguous
+from flambeau.decompositions.composites import composes
 from flambeau.ops import aten
 
 Tensor = Any
-
-
-@composes("_row_major")
-def _row_major(self: Tensor) -> Tensor:
-    return contiguous(self) if not self.is_contiguous() else NotImplemented
 
 
 @composes("numpy_T")

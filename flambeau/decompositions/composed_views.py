@@ -46,8 +46,8 @@ def _unflatten(self: Tensor, dim: int, sizes: Any) -> Tensor:
 
 
 @composes("contiguous")
-def _contiguous(self: Tensor, **options: Any) -> Tensor:
-    return NotImplemented if options else contiguous(self)
+def _contiguous(self: Tensor, **memory_format: Any) -> Tensor:
+    return contiguous(self, **memory_format)
 
 
 @composes("to type_as")

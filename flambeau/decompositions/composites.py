@@ -167,11 +167,10 @@ def reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
     return aten._unsafe_view(copy, tuple(shape))
 
 
-def contiguous(x: Tensor) -> Tensor:
+def contiguous(x: Tensor, memory_format: Any = _core.contiguous_format) -> Tensor:
     """The tensor, or a copy in order."""
-    if x.is_contiguous():
-        return x
-    return aten.clone(x, memory_format=_core.contiguous_format)
+    in_order = x.is_contiguous(memory_format=memory_format)
+    return x if in_order else aten.clone(x, memory_format=memory_format)
 
 
 # ------------------------------------------------------------------------------ activations

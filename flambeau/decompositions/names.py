@@ -258,7 +258,7 @@ def inputs_of(
 
 # Inner operators of PyTorch that are composed in Python here, and shown as the one that they are.
 HOSTED = frozenset(
-    "convolution_backward native_layer_norm native_group_norm native_batch_norm "
+    "native_layer_norm native_group_norm native_batch_norm "
     "_native_batch_norm_legit native_dropout embedding embedding_bag grid_sampler_2d "
     "grid_sampler_3d index_put_ fill_ zero_ normal_ uniform_ bernoulli_ detach unbind unsqueeze_ "
     "transpose_ t_ masked_select equal allclose".split()

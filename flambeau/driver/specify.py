@@ -138,7 +138,7 @@ def _outputs(
             for result, target in zip(results, _mutated(overload, trace), strict=True)
             if target is not None
         ]
-    return [_output(overload, trace, result) for result in results]
+    return [GraphOutput(ABSENT) if r is None else _output(overload, trace, r) for r in results]
 
 
 def _mutated(overload: Overload, trace: Trace) -> list[Node | None]:

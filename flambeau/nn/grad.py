@@ -6,10 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flambeau.nn.messages import problem
-from flambeau.ops.neural.convolution_gradients import (
-    convolution_input_gradient,
-    convolution_weight_gradient,
-)
+from flambeau.ops.neural.convolution_gradients import convolution_backward
 
 __all__ = [f"conv{n}d_{what}" for n in (1, 2, 3) for what in ("input", "weight")]
 
@@ -83,6 +80,11 @@ def _documented(function: Any, what: str, count: int) -> Any:
     return function
 
 
+def _backward(which: int, grad: Any, x: Any, weight: Any, *options: Any) -> Any:
+    windows = (*options[:3], False, 0, options[3], [k == which for k in range(3)])
+    return convolution_backward.native(grad, x, weight, None, *windows)[which]
+
+
 def _input_function(count: int) -> Any:
     def gradient(
         input_size: Sequence[int],
@@ -94,9 +96,8 @@ def _input_function(count: int) -> Any:
         groups: int = 1,
     ) -> Any:
         _check_rank("input", count, weight.ndim)
-        return convolution_input_gradient.native(
-            grad_output, weight, input_size, stride, padding, dilation, groups
-        )
+        x = grad_output.new_empty(1).expand(input_size)
+        return _backward(0, grad_output, x, weight, stride, padding, dilation, groups)
 
     return _documented(gradient, "input", count)
 
@@ -112,9 +113,8 @@ def _weight_function(count: int) -> Any:
         groups: int = 1,
     ) -> Any:
         _check_rank("weight", count, len(weight_size))
-        return convolution_weight_gradient.native(
-            grad_output, input, weight_size, stride, padding, dilation, groups
-        )
+        weight = grad_output.new_empty(1).expand(weight_size)
+        return _backward(1, grad_output, input, weight, stride, padding, dilation, groups)
 
     return _documented(gradient, "weight", count)
 

@@ -9,20 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from flambeau import prims
 from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv
 from flambeau.language.definition import op
 from flambeau.language.layout import same
 from flambeau.language.samples import ErrorSample, Sample, T, sample
-from flambeau.language.schema import SymInt, Tensor
+from flambeau.language.schema import Tensor
 from flambeau.ops.cast_rules import untouched
 from flambeau.ops.common import shown, static_size
 from flambeau.ops.neural import convolution
 from flambeau.prims.common import FLOATS
 from flambeau.prims.convolution import convolution_input, convolution_weight
-
-_NUMBERS = "int[] stride=1, int[] padding=0, int[] dilation=1, int groups=1"
 
 
 def _extents(
@@ -67,62 +66,17 @@ def _check(name: str, grad: Node, expected: Sequence[Size], other: Node) -> None
         raise failure(NotImplementedError, name, problem, "real floating-point operands")
 
 
-def _wide() -> Iterator[Sample]:
-    yield sample(T(2, 4, 4, 3), T(4, 3, 3, 2), (2, 3, 6, 4))
-    yield sample(T(2, 4, 3), T(4, 2, 3), (2, 4, 6), 2, 1, 1, 2)
+def _input_gradient(grad: Node, weight: Node, size: Sequence[Size], *options: Any) -> Node:
+    (strides, low, steps), expected = _extents("conv_input", size, weight.shape, options)
+    _check("conv_input", grad, expected, weight)
+    return convolution_input(grad, weight, size[2:], strides, low, steps, options[3])
 
 
-@op(
-    f"_convolution_input_gradient(Tensor grad_output, Tensor weight, SymInt[] size, {_NUMBERS})"
-    " -> Tensor",
-    where="private",
-    promote="keep",
-    samples=_wide,
-)
-def convolution_input_gradient(
-    grad_output: Node,
-    weight: Node,
-    size: Sequence[Size],
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-) -> Node:
-    """The gradient of a convolution's input, which has the sizes *size*."""
-    name = "conv_input"
-    options = (stride, padding, dilation, groups)
-    (strides, low, steps), expected = _extents(name, size, weight.shape, options)
-    _check(name, grad_output, expected, weight)
-    return convolution_input(grad_output, weight, size[2:], strides, low, steps, groups)
-
-
-def _deep() -> Iterator[Sample]:
-    yield sample(T(2, 4, 4, 3), T(2, 3, 6, 4), (4, 3, 3, 2))
-    yield sample(T(2, 4, 3), T(2, 4, 6), (4, 2, 3), 2, 1, 1, 2)
-
-
-@op(
-    f"_convolution_weight_gradient(Tensor grad_output, Tensor input, int[] size, {_NUMBERS})"
-    " -> Tensor",
-    where="private",
-    promote="keep",
-    samples=_deep,
-)
-def convolution_weight_gradient(
-    grad_output: Node,
-    input: Node,
-    size: Sequence[int],
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-) -> Node:
-    """The gradient of a convolution's weight, which has the sizes *size*."""
-    name = "conv_weight"
-    options = (stride, padding, dilation, groups)
-    (strides, low, steps), expected = _extents(name, input.shape, size, options)
-    _check(name, grad_output, expected, input)
-    return convolution_weight(grad_output, input, size, strides, low, steps, groups)
+def _weight_gradient(grad: Node, x: Node, size: Sequence[Size], *options: Any) -> Node:
+    (strides, low, steps), expected = _extents("conv_weight", x.shape, size, options)
+    _check("conv_weight", grad, expected, x)
+    sizes = [static_size(n) for n in size]
+    return convolution_weight(grad, x, sizes, strides, low, steps, options[3])
 
 
 def _backward_samples() -> Iterator[Sample]:
@@ -140,7 +94,7 @@ def _backward_errors() -> Iterator[ErrorSample]:
 
 @op(
     where="ops.aten",
-    host=True,
+    promote="keep",
     autocast=untouched,
     samples=_backward_samples,
     errors=_backward_errors,
@@ -149,13 +103,13 @@ def convolution_backward(
     grad_output: Tensor,
     input: Tensor,
     weight: Tensor,
-    bias_sizes: Sequence[SymInt] | None,
-    stride: Sequence[SymInt],
-    padding: Sequence[SymInt],
-    dilation: Sequence[SymInt],
+    bias_sizes: Sequence[int] | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
     transposed: bool,
-    output_padding: Sequence[SymInt],
-    groups: SymInt,
+    output_padding: Sequence[int],
+    groups: int,
     output_mask: Sequence[bool],
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of a convolution's input, weight and bias; None for those not asked for.
@@ -180,19 +134,17 @@ def convolution_backward(
     """
     del bias_sizes, output_padding  # the sizes of the operands say as much
     options = (stride, padding, dilation, groups)
-    wide, deep = convolution_input_gradient.native, convolution_weight_gradient.native
     dx = dw = db = None
-    if transposed:
-        if output_mask[0]:
-            rank = weight.ndim - 3
-            dx = _FORWARD[rank].native(grad_output, weight, None, *options)
-        if output_mask[1]:
-            dw = deep(input, grad_output, weight.shape, *options)
-    else:
-        dx = wide(grad_output, weight, input.shape, *options) if output_mask[0] else None
-        dw = deep(grad_output, input, weight.shape, *options) if output_mask[1] else None
+    if output_mask[0] and transposed:
+        dx = _FORWARD[weight.ndim - 3](grad_output, weight, None, *options)
+    elif output_mask[0]:
+        dx = _input_gradient(grad_output, weight, input.shape, *options)
+    if output_mask[1]:
+        pair = (input, grad_output) if transposed else (grad_output, input)
+        dw = _weight_gradient(*pair, weight.shape, *options)
     if output_mask[2]:
-        db = grad_output.sum([0, *range(2, grad_output.ndim)])
+        dims = (0, *range(2, grad_output.ndim))
+        db = prims.reduce_dims("sum", grad_output, dims, False)
     return dx, dw, db
 
 

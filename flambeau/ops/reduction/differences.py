@@ -10,15 +10,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
-from flambeau.core import tensors
-from flambeau.ir.failure import failure
+from flambeau.ir.environment import less
 from flambeau.ir.node import Node
 from flambeau.language.definition import op
+from flambeau.language.layout import same
 from flambeau.language.promotion import CATEGORY, compute_dtype, default_dtype
 from flambeau.language.samples import ErrorSample, Sample, T, sample
 from flambeau.language.schema import Scalar, Tensor
 from flambeau.ops.broadcasting import rounded
-from flambeau.ops.common import normalise_dims
+from flambeau.ops.common import normalise_dims, number_shown, shown
 from flambeau.ops.creation.creation import filled
 
 
@@ -80,16 +80,25 @@ def _result_dtype(self: Node) -> str:
     return self.dtype if CATEGORY[self.dtype] >= 2 else default_dtype()
 
 
-@op(where="private", runtime="spacing")
-def _gradient(self: Tensor, dim: int, order: int, spacing: Tensor | Scalar) -> Tensor:
-    """The derivative along one dimension of samples, `spacing` apart or taken at a vector."""
+def _even(self: Node, dim: int, order: int, spacing: Any) -> Node:
+    """The derivative along one dimension of samples that are `spacing` apart."""
     x = _values(self)
-    if spacing.is_scalar:
-        step = filled(spacing, (1,) * x.ndim, x.dtype)
-        inner = rounded(_part(x, dim, 2, 2) - _part(x, dim, 0, 2), self.dtype) / (step + step)
-        ends = [_edge(x, dim, (step, step), order, last, self.dtype) for last in (False, True)]
-        return prims.cast(prims.cat([ends[0], inner, ends[1]], dim), _result_dtype(self))
-    places = prims.cast(spacing, x.dtype)
+    step = filled(spacing, (1,) * x.ndim, x.dtype)
+    inner = rounded(_part(x, dim, 2, 2) - _part(x, dim, 0, 2), self.dtype) / (step + step)
+    ends = [_edge(x, dim, (step, step), order, last, self.dtype) for last in (False, True)]
+    return prims.cast(prims.cat([ends[0], inner, ends[1]], dim), _result_dtype(self))
+
+
+def _uneven(self: Node, dim: int, order: int, places: Node) -> Node:
+    """The derivative along one dimension of samples that were taken at a vector's elements."""
+    if places.ndim != 1 or not same(places.shape[0], self.shape[dim]):
+        raise _error(
+            f"expected the coordinates of dimension {dim} to be a vector of "
+            f"{number_shown(self.shape[dim])} elements, got {shown(places.shape)}",
+            "one coordinate per sample",
+        )
+    x = _values(self)
+    places = prims.cast(places, x.dtype)
     steps = _part(places, 0, 1, 1) - _part(places, 0, 0, 1)
     return prims.cast(_derivative(x, dim, order, steps, self.dtype), _result_dtype(self))
 
@@ -110,49 +119,37 @@ def _errors() -> Iterator[ErrorSample]:
     yield ErrorSample(sample(T(4, 4), dim=(0, 0)), RuntimeError, "multiple times")
 
 
-def _checked(x: Any, dims: Sequence[int], spacing: Any, order: int) -> None:
+def _dims(x: Node, dim: Sequence[int] | None, order: int, steps: int | None) -> tuple[int, ...]:
+    """Dimensions to differentiate along, checked with the number of spacings."""
+    dims = normalise_dims(range(x.ndim) if dim is None else dim, x.ndim, "gradient")
     if order not in (1, 2):
         raise _error(f"only supports edge_order=1 and edge_order=2, got {order}", "1 or 2")
-    if x.dtype in (_named("bool"), _named("uint8")):
+    if x.dtype in ("bool", "u8"):
         raise _error(f"does not support {x.dtype} tensors", "convert to float32")
-    if isinstance(spacing, (list, tuple)) and len(spacing) != len(dims):
+    if steps not in (None, len(dims)):
         raise _error(
             f"expected spacing to be unspecified, a scalar, or a list of length {len(dims)}, got "
-            f"a list of length {len(spacing)}",
+            f"a list of length {steps}",
             "one spacing per dimension",
         )
-    for steps in spacing if isinstance(spacing, (list, tuple)) else ():
-        if tensors.is_tensor(steps) and steps.device != x.device:
-            raise _error(
-                "expected each tensor to be on the same device, but got devices "
-                f"{x.device} and {steps.device}!",
-                "move the coordinates",
-            )
-    for dim in dims:
-        if x.shape[dim] < order + 1:
+    for d in dims:
+        if less(x.shape[d], order + 1):
             raise _error(
                 "expected each dimension size to be at least edge_order+1, but got size "
-                f"{x.shape[dim]} at dimension {dim}",
+                f"{number_shown(x.shape[d])} at dimension {d}",
                 "take more samples",
             )
+    return dims
 
 
-def _named(name: str) -> Any:
-    from flambeau.language.dtypes import object_of
-
-    return object_of({"uint8": "u8"}.get(name, name))
-
-
-@op(
-    "gradient(Tensor input, *, object spacing=None) -> (Tensor...)",
-    where="torch",
-    host=True,
-    samples=_samples,
-    errors=_errors,
-)
+@op(where="torch", runtime="spacing", samples=_samples, errors=_errors)
 def gradient(
-    input: Any, *, spacing: Any = None, dim: int | Sequence[int] | None = None, edge_order: int = 1
-) -> Any:
+    input: Tensor,
+    *,
+    spacing: Scalar | None = None,
+    dim: Sequence[int] | None = None,
+    edge_order: int = 1,
+) -> tuple[Tensor, ...]:
     """Derivatives of a sampled function along dimensions, one tensor for each.
 
     Args:
@@ -168,26 +165,31 @@ def gradient(
         >>> torch.gradient(torch.tensor([1.0, 4.0, 9.0]))
         (tensor([3., 4., 5.]),)
     """
-    stated = range(input.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
-    dims = normalise_dims(tuple(stated), input.ndim, "gradient")
-    _checked(input, dims, spacing, edge_order)
-    if spacing is None:
-        spacing = 1.0
-    if tensors.is_tensor(spacing):
-        if spacing.ndim:
-            problem = "gradient(): spacing is a number, a list of numbers or a list of vectors, "
-            problem += f"got a tensor of shape {list(spacing.shape)}"
-            raise failure(TypeError, "gradient", problem, "[spacing]")
-        spacing = spacing.item()
-    several = isinstance(spacing, (list, tuple))
-    steps = list(spacing) if several else [spacing] * len(dims)
-    results = []
-    for d, step in zip(dims, steps, strict=True):
-        if tensors.is_tensor(step) and (step.ndim != 1 or step.shape[0] != input.shape[d]):
-            raise _error(
-                f"expected the coordinates of dimension {d} to be a vector of {input.shape[d]} "
-                f"elements, got {list(step.shape)}",
-                "one coordinate per sample",
-            )
-        results.append(_gradient(input, d, edge_order, step))
-    return tuple(results)
+    step = 1.0 if spacing is None else spacing
+    dims = _dims(input, dim, edge_order, None)
+    return tuple(_even(input, d, edge_order, step) for d in dims)
+
+
+@gradient.overload(samples=None, errors=None)
+def _gradient_numbers(
+    input: Tensor,
+    *,
+    spacing: Sequence[float] | None,
+    dim: Sequence[int] | None = None,
+    edge_order: int = 1,
+) -> tuple[Tensor, ...]:
+    steps = spacing or ()
+    dims = _dims(input, dim, edge_order, len(steps))
+    return tuple(_even(input, d, edge_order, s) for d, s in zip(dims, steps, strict=True))
+
+
+@gradient.overload(samples=None, errors=None)
+def _gradient_vectors(
+    input: Tensor,
+    *,
+    spacing: Sequence[Tensor],
+    dim: Sequence[int] | None = None,
+    edge_order: int = 1,
+) -> tuple[Tensor, ...]:
+    dims = _dims(input, dim, edge_order, len(spacing))
+    return tuple(_uneven(input, d, edge_order, s) for d, s in zip(dims, spacing, strict=True))

@@ -5,7 +5,7 @@ A conversion that changes nothing returns the tensor itself, as PyTorch's do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import prims
@@ -16,7 +16,7 @@ from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.ir.node import Node
 from flambeau.language import layout
-from flambeau.language.definition import function, op
+from flambeau.language.definition import Dense, function, op
 from flambeau.language.dtypes import DTYPE_OBJECTS, PUBLIC_NAMES, name_of
 from flambeau.language.samples import ErrorSample, Sample, T, sample
 from flambeau.language.schema import Device, DType, MemoryFormat, Mutable, Tensor
@@ -53,41 +53,38 @@ def contiguous(self: Tensor) -> Tensor:
         >>> torch.zeros(2, 3).t().contiguous().stride()
         (2, 1)
     """
-    geometry = geometry_of(self)
-    if geometry is None:
-        return self
+    return self if _lies(self, range(self.ndim)) else copied(self)
+
+
+def _lies(x: Node, order: Sequence[int]) -> bool:
+    """Whether a dense tensor's dimensions lie in memory in an order, from the outermost."""
+    geometry = geometry_of(x)
+    if geometry is None:  # computed: it lies as the result that is asked for
+        return True
     sizes, strides, _ = geometry
-    expected = layout.contiguous_strides(sizes)
+    expected = layout.dense_strides(sizes, order)
     pairs = [(a, b) for a, b, n in zip(strides, expected, sizes, strict=True) if not is_one(n)]
-    if any(isinstance(n, int) and n == 0 for n in sizes) or same_sizes(
-        [a for a, _ in pairs], [b for _, b in pairs]
-    ):
-        return self
-    return copied(self)
+    empty = any(isinstance(n, int) and n == 0 for n in sizes)
+    return empty or same_sizes([a for a, _ in pairs], [b for _, b in pairs])
 
 
-@contiguous.overload(
-    host=True,
-    samples=None,
-)
-def _contiguous_format(self: Tensor, *, memory_format: MemoryFormat | None) -> Any:
+def _order(x: Node, memory_format: Any) -> Sequence[int]:
+    """The dimensions from the outermost to the innermost in a memory format."""
     if memory_format is tensors.contiguous_format:
-        return contiguous(self)
-    if self.is_contiguous(memory_format=memory_format):
-        return self
-    return _channels_last(self, memory_format)
-
-
-def _channels_last(self: Any, memory_format: Any) -> Any:
-    """A copy whose channels lie next to each other in memory."""
+        return range(x.ndim)
     ndim = 5 if memory_format is tensors.channels_last_3d else 4
-    if memory_format is tensors.preserve_format or self.ndim != ndim:
+    if memory_format in (None, tensors.preserve_format) or x.ndim != ndim:
         problem = f"required rank {ndim} tensor to use {memory_format} format"
         raise failure(
             RuntimeError, "contiguous", problem, "channels_last is for images (N, C, H, W)"
         )
-    outer = self.permute(0, *range(2, ndim), 1)
-    return clone(contiguous(outer)).permute(0, ndim - 1, *range(1, ndim - 1))
+    return (0, *range(2, ndim), 1)
+
+
+@contiguous.overload(samples=None)
+def _contiguous_format(self: Tensor, *, memory_format: MemoryFormat | None) -> Tensor:
+    order = _order(self, memory_format)
+    return self if _lies(self, order) else Dense(copied(self), order)
 
 
 @op(layout="follow", samples=_layouts, linear=True)
@@ -105,19 +102,11 @@ def clone(self: Tensor) -> Tensor:
     return copied(self)
 
 
-@clone.overload(host=True, samples=None)
-def _clone_format(self: Tensor, *, memory_format: MemoryFormat | None) -> Any:
-    if memory_format is None or memory_format is tensors.preserve_format:
-        return clone(self)
-    if memory_format is tensors.contiguous_format:
-        return _row_major(self)
-    return _channels_last(self, memory_format)
-
-
-@op(where="torch", samples=_layouts)
-def _row_major(self: Tensor) -> Tensor:
-    """A copy in row-major order."""
-    return copied(self)
+@clone.overload(samples=None)
+def _clone_format(self: Tensor, *, memory_format: MemoryFormat | None) -> Tensor:
+    if memory_format in (None, tensors.preserve_format):
+        return copied(self)
+    return Dense(copied(self), _order(self, memory_format))
 
 
 # ------------------------------------------------------------------------------------ dtype
@@ -224,7 +213,7 @@ def _moved(self: Any, device: Any, dtype: Any, copy: bool, memory_format: Any) -
         return result
     preserving = (None, tensors.preserve_format)
     if memory_format not in preserving and not result.is_contiguous(memory_format=memory_format):
-        return _clone_format(result, memory_format=memory_format)
+        return clone.native(result, memory_format=memory_format)
     return clone(self) if copy and result is self else result
 
 
