@@ -23,7 +23,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "compiler")]
 
 import test_cmath as harness  # noqa: E402
 
-from flambeau.compiler.codegen.c.math import cmath  # noqa: E402
+from flambeau.compiler.codegen.c.math.records import FUNCTIONS  # noqa: E402
 
 
 def nanoseconds(library, name: str, dtype: str, lanes: int) -> float:
@@ -32,7 +32,7 @@ def nanoseconds(library, name: str, dtype: str, lanes: int) -> float:
     x = np.random.default_rng(0).uniform(0.1, 3, 1536).astype(floating)
     out = np.empty_like(x)
     function = getattr(library, f"run_{name}_{dtype}x{lanes}")
-    pointers = [ctypes.c_void_p(x.ctypes.data)] * cmath.FUNCTIONS[name]
+    pointers = [ctypes.c_void_p(x.ctypes.data)] * FUNCTIONS[name]
     pointers.append(ctypes.c_void_p(out.ctypes.data))
     best = {512: float("inf"), 1536: float("inf")}
     for _ in range(300):
@@ -50,7 +50,7 @@ def worst_error(library, name: str, dtype: str, lanes: int, count: int) -> float
     worst = 0.0
     for seed in range(max(1, count // 250_000)):
         x = harness.inputs(dtype, min(count, 250_000), seed)
-        arrays = (x, np.random.default_rng(seed).permutation(x))[: cmath.FUNCTIONS[name]]
+        arrays = (x, np.random.default_rng(seed).permutation(x))[: FUNCTIONS[name]]
         result = harness.apply(library, name, dtype, lanes, *arrays)
         exact = harness.reference(name, *arrays)
         worst = max(worst, float(harness.ulp_errors(result, exact).max()))
@@ -62,7 +62,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--patterns", type=int, default=1_000_000)
     parser.add_argument("--dtype", choices=["f32", "f64"], default="f32")
-    parser.add_argument("functions", nargs="*", default=list(cmath.FUNCTIONS))
+    parser.add_argument("functions", nargs="*", default=list(FUNCTIONS))
     options = parser.parse_args()
     lanes = 16 if options.dtype == "f32" else 8
     with tempfile.TemporaryDirectory() as folder:

@@ -46,7 +46,7 @@ PACKAGE_LINES = {
     "backends": 924,
     "capture": 1476,
     "compat": 221,
-    "compiler": 18129,
+    "compiler": 15444,
     "core": 1965,
     "cpu": 226,
     "cuda": 248,

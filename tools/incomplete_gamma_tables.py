@@ -1,10 +1,10 @@
-"""Computes flambeau/compiler/codegen/c/math/cmath_gamma_tables.py with mpmath.
+"""Computes the tables of flambeau/compiler/codegen/c/math/gamma.c.in with mpmath.
 
-    python -m tools.incomplete_gamma_tables > flambeau/compiler/codegen/c/math/cmath_gamma_tables.py
+    python -m tools.incomplete_gamma_tables
 
-`UNIFORM` are the coefficients of Temme's uniform expansion (NIST DLMF, 8.12.7 to 8.12.12), from
-recurrences of exact fractions; mpmath interpolates the two functions next to the gamma function's
-poles.
+It prints the arrays as C. `table` are the coefficients of Temme's uniform expansion (NIST DLMF,
+8.12.7 to 8.12.12), from recurrences of exact fractions; mpmath interpolates the two functions next
+to the gamma function's poles, `reciprocal` and `logarithm`.
 """
 
 from __future__ import annotations
@@ -85,29 +85,15 @@ def _log_gamma(x: Any) -> Any:
     return (mp.loggamma(1 + x) + mp.log(1 + x)) / x
 
 
-def _print_tuple(head: str, values: Iterable[float], tail: str) -> None:
-    margin = " " * (len(head) - len(head.lstrip()))
-    print(head)
-    for value in values:
-        print(f"{margin}    {value!r},")
-    print(margin + tail)
+def _print_array(name: str, values: Iterable[float]) -> None:
+    print(f"static const double {name}[] = {{{', '.join(map(repr, values))}}};")
 
 
 def main() -> None:
     """Prints the tables."""
-    print('"""Coefficients for incomplete gamma functions; computed by')
-    print("tools/incomplete_gamma_tables.py.\n")
-    print('`cmath_gamma.py` tells what of. Nobody edits them.\n"""\n')
-    print("from __future__ import annotations\n")
-    print("UNIFORM = (")
-    for column in zip(*uniform()):
-        _print_tuple("    (", map(float, column), "),")
-    print(")")
-    for name, values in (
-        ("RECIPROCAL", polynomial(mp.rgamma, 1, 2, RECIPROCAL)),
-        ("LOGARITHM", polynomial(_log_gamma, 0, 1.5, LOGARITHM)),
-    ):
-        _print_tuple(f"{name} = (", values, ")")
+    _print_array("table", (float(value) for column in zip(*uniform()) for value in column))
+    _print_array("reciprocal", polynomial(mp.rgamma, 1, 2, RECIPROCAL))
+    _print_array("logarithm", polynomial(_log_gamma, 0, 1.5, LOGARITHM))
 
 
 if __name__ == "__main__":

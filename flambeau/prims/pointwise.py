@@ -360,7 +360,7 @@ register(
 
 
 def orthogonal_polynomial(x: Node, n: Node, family: int) -> Node:
-    """The polynomial of degree n at x; `codegen/c/math/cmath_scalar.py` numbers the families."""
+    """The polynomial of degree n at x; `codegen/c/math/special.c.in` numbers the families."""
     return bind("orthogonal_polynomial", x, n, full_like(family, x))
 
 

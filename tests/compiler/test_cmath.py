@@ -21,7 +21,9 @@ np = pytest.importorskip("numpy")
 special = pytest.importorskip("scipy.special")
 
 from flambeau.compiler import targets  # noqa: E402
-from flambeau.compiler.codegen.c.math import cmath  # noqa: E402
+from flambeau.compiler.codegen.c.math import library  # noqa: E402
+from flambeau.compiler.codegen.c.math.records import FUNCTIONS  # noqa: E402
+from flambeau.compiler.codegen.c.printer.c_unit import render  # noqa: E402
 
 C_TYPES = {"f32": "float", "f64": "double"}
 LANES = (1, 4, 8, 16)
@@ -70,7 +72,7 @@ def compilers() -> list[tuple[str, ...]]:
 def loop(name: str, dtype: str, lanes: int) -> str:
     """C text of a function that applies ``name`` to arrays."""
     scalar, vector = C_TYPES[dtype], f"{dtype}x{lanes}"
-    names = ("x", "y")[: cmath.FUNCTIONS[name]]
+    names = ("x", "y")[: FUNCTIONS[name]]
     parameters = "".join(f"const {scalar} *{argument}, " for argument in names)
     values = ", ".join(f"*(const {vector} *)({argument} + i)" for argument in names)
     return (
@@ -84,22 +86,18 @@ def build(
     folder: Path,
     compiler: tuple[str, ...],
     dtype: str,
-    names: tuple[str, ...] = tuple(cmath.FUNCTIONS),
+    names: tuple[str, ...] = tuple(FUNCTIONS),
     lane_counts: tuple[int, ...] = LANES,
     target: str = "native",
 ) -> ctypes.CDLL:
     """Compiles the loops of all functions into one library."""
-    parts = []
-    for lanes in lane_counts:
-        parts.append(cmath.prelude(lanes, targets.current()))
-        for name in names:
-            parts += [cmath.function_source(name, dtype, lanes), loop(name, dtype, lanes)]
+    loops = [loop(name, dtype, lanes) for lanes in lane_counts for name in names]
     source = folder / f"{Path(compiler[-1]).name}_{dtype}_{target}.c"
-    source.write_text("".join(parts))
-    library = source.with_suffix(".so")
+    source.write_text(render([("fb_loops", "".join(loops))], targets.current()))
+    built = source.with_suffix(".so")
     flags = ["-O2", "-ffp-contract=off", f"-march={target}", "-fPIC", "-shared", "-Wall", "-Wextra"]
-    subprocess.run([*compiler, *flags, "-o", library, source, "-lm"], check=True)
-    return ctypes.CDLL(str(library))
+    subprocess.run([*compiler, *flags, "-o", built, source, "-lm"], check=True)
+    return ctypes.CDLL(str(built))
 
 
 def apply(library, name: str, dtype: str, lanes: int, *arrays):
@@ -141,7 +139,7 @@ def inputs(dtype: str, count: int, seed: int = 0):
 def arguments(name: str, dtype: str, count: int):
     """One or two arrays of arguments; the edges meet each other in the second array's order."""
     x = inputs(dtype, count)
-    if cmath.FUNCTIONS[name] == 1:
+    if FUNCTIONS[name] == 1:
         return (x,)
     edges = np.resize(x[-64:], 4096)
     order = np.random.default_rng(1).permutation
@@ -170,7 +168,7 @@ def libraries(tmp_path_factory):
     return {dtype: build(folder, compilers()[0], dtype) for dtype in C_TYPES}
 
 
-@pytest.mark.parametrize("name", sorted(set(cmath.FUNCTIONS) - EXACT))
+@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - EXACT))
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_within_the_promised_error(libraries, name, dtype):
     arrays = arguments(name, dtype, 40_000)
@@ -194,7 +192,7 @@ def test_exact_functions_are_exact(libraries, name, dtype):
     np.testing.assert_array_equal(result, reference(name, *arrays))
 
 
-@pytest.mark.parametrize("name", sorted(cmath.FUNCTIONS))
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_zeros_keep_their_sign(libraries, name, dtype):
     arrays = arguments(name, dtype, 1_000)
@@ -206,7 +204,7 @@ def test_zeros_keep_their_sign(libraries, name, dtype):
     np.testing.assert_array_equal(np.signbit(result[zeros]), np.signbit(exact[zeros]))
 
 
-@pytest.mark.parametrize("name", sorted(cmath.FUNCTIONS))
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_lane_count_does_not_change_a_bit(libraries, name, dtype):
     arrays = arguments(name, dtype, 20_000)
@@ -219,7 +217,7 @@ def test_lane_count_does_not_change_a_bit(libraries, name, dtype):
 @pytest.mark.parametrize("compiler", compilers()[1:], ids=lambda command: command[-1])
 def test_compiler_does_not_change_a_bit(libraries, tmp_path, compiler):
     other = build(tmp_path, compiler, "f32")
-    for name in cmath.FUNCTIONS:
+    for name in FUNCTIONS:
         arrays = arguments(name, "f32", 20_000)
         ours = apply(libraries["f32"], name, "f32", 16, *arrays)
         theirs = apply(other, name, "f32", 16, *arrays)
@@ -248,6 +246,6 @@ def test_pow_follows_the_standard(libraries):
 
 def test_unknown_function_names_itself():
     with pytest.raises(NotImplementedError, match="bessel"):
-        cmath.function_source("bessel", "f32", 8)
-    with pytest.raises(ValueError, match="lane count"):
-        cmath.prelude(3, targets.current())
+        library.definition("fb_bessel_f32x8", targets.current())
+    with pytest.raises(NotImplementedError, match="i32x8"):
+        library.definition("fb_exp_i32x8", targets.current())

@@ -1,6 +1,6 @@
 """The regularised incomplete gamma functions P(a, x) (`igamma`) and Q = 1 - P (`igammac`).
 
-The functions themselves are primitives (`codegen/c/math/cmath_gamma.py`). Their derivative by a is
+The functions themselves are primitives (`codegen/c/math/gamma.c.in`). Their derivative by a is
 that of the power series below x = 2 (Abramowitz & Stegun, 6.5.29); above, an integral away from the
 integrand's peak, by the trapezoidal rule after a double exponential substitution (Takahasi & Mori,
 Publ. RIMS 9, 1974), so that no number of terms grows with a. All is computed in float64.

@@ -1,6 +1,6 @@
 """Orthogonal polynomials, by their recurrences (NIST DLMF 18.9.1).
 
-One primitive computes all families (`codegen/c/math/cmath_scalar.py`), in double whatever the
+One primitive computes all families (`codegen/c/math/special.c.in`), in double whatever the
 dtype, so float32 results are rounded once. Inside of [-1, 1] Chebyshev's polynomials of a high
 degree are cosines and sines of a multiple of acos(x), as accurate as those functions.
 """

@@ -1,4 +1,4 @@
-"""The template engine of the kernels' C: `render` fills in a file `kernels/<name>.c.in`.
+"""The template engine of C text: `render` fills in a file `kernels/<name>.c.in`.
 
 A file is C that clang-format can format, with
 
@@ -6,8 +6,10 @@ A file is C that clang-format can format, with
                             ends at the first character that is no letter, digit or underscore; a
                             `$` there closes it: `fb_from$half$_u16x$lanes`.
     //$ for a, b in items   the lines up to `//$ end`, once for each item of a sequence
-    //$ if name             the lines up to `//$ else` or `//$ end`, if the value is true
+    //$ if name             the lines up to `//$ else` or `//$ end`, if the value is true; both
+                            parts, if it is a `Condition`, which the C preprocessor decides
     //$ end
+    //$ helper name         begins a template of its own (`helpers`), in files of helper functions
 
 There is nothing else: values are computed in Python. A name that a file uses and nobody passes, and
 a name that is passed and never used, raise `TemplateError`.
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -25,9 +27,13 @@ from typing import TypeAlias
 FOLDER = Path(__file__).parent / "kernels"
 SUFFIX = ".c.in"
 
-Value: TypeAlias = "str | int | Sequence[Value]"
+Value: TypeAlias = "str | int | Condition | Sequence[Value]"
 
 _NAME = re.compile(r"\$([A-Za-z_]\w*)\$?")
+_CALL = re.compile(r"\bfb_[a-z$][\w$]*")
+_IDLE = re.compile(r"\s*(//(?!\$)|$)")
+_GAP = re.compile(r"(?<=\S)  +")
+_HELPER = re.compile(r"//\$ helper (?P<name>\w+)$")
 _DIRECTIVE = re.compile(r"\s*//\$\s*(?P<words>.*?)\s*$")
 _FOR = re.compile(r"for (?P<targets>\w+(?:, \w+)*) in (?P<items>\w+)$")
 _IF = re.compile(r"if (?P<name>\w+)$")
@@ -41,10 +47,18 @@ class TemplateError(ValueError):
         super().__init__(f"[template] {file}:{line}: {text}")
 
 
+@dataclass(frozen=True)
+class Condition:
+    """A condition that is known when C is compiled: a line like `#ifndef __clang__`."""
+
+    line: str
+
+
 @dataclass
 class _Line:
     number: int
     text: str
+    calls: tuple[str, ...]  # names `fb_...`, not filled in
 
 
 @dataclass
@@ -72,18 +86,33 @@ class Template:
     Args:
         file: its name, for messages.
         text: its text.
+        first: the number of its first line in the file.
+        compact: leaves out what compilers need not read: comments and blank lines, alignment.
     """
 
-    def __init__(self, file: str, text: str) -> None:
+    def __init__(self, file: str, text: str, first: int = 1, compact: bool = False) -> None:
         self.file = file
         self.parts: list[_Part] = []
-        self._parse(text)
+        lines: Iterable[tuple[int, str]] = enumerate(text.splitlines(), first)
+        if compact:
+            lines = ((n, _GAP.sub(" ", line)) for n, line in lines if not _IDLE.match(line))
+        self._parse(lines)
         self._uses: dict[str, int] = {}  # name -> the line that first uses it
         for name, number in self._names(self.parts, frozenset()):
             self._uses.setdefault(name, number)
 
-    def render(self, names: Mapping[str, Value], common: Mapping[str, Value] | None = None) -> str:
-        """The text with all names filled in; those of `common` may stay unused.
+    def render(
+        self,
+        names: Mapping[str, Value],
+        common: Mapping[str, Value] | None = None,
+        calls: dict[str, None] | None = None,
+    ) -> str:
+        """The text with all names filled in.
+
+        Args:
+            names: all are used.
+            common: names that may stay unused.
+            calls: takes the names `fb_...` in the text, in order.
 
         Raises:
             TemplateError: a name is unknown, is never used, or has an unsuitable value.
@@ -95,20 +124,20 @@ class Template:
         for name in names:
             if name not in self._uses:
                 raise self._error(1, f"the name {name!r} is passed and never used")
-        return "".join(self._rendered(self.parts, values))
+        return "".join(self._rendered(self.parts, values, {} if calls is None else calls))
 
     def _error(self, number: int, text: str) -> TemplateError:
         return TemplateError(self.file, number, text)
 
     # ----------------------------------------------------------------------------- parsing
 
-    def _parse(self, text: str) -> None:
+    def _parse(self, lines: Iterable[tuple[int, str]]) -> None:
         blocks: list[_For | _If] = []
         parts = self.parts
-        for number, line in enumerate(text.splitlines(), 1):
+        for number, line in lines:
             directive = _DIRECTIVE.match(line)
             if directive is None:
-                parts.append(_Line(number, line + "\n"))
+                parts.append(_Line(number, line + "\n", tuple(_CALL.findall(line))))
                 continue
             words = directive["words"]
             block = blocks[-1] if blocks else None
@@ -157,35 +186,76 @@ class Template:
 
     # ----------------------------------------------------------------------------- rendering
 
-    def _rendered(self, parts: list[_Part], names: Mapping[str, Value]) -> Iterator[str]:
+    def _rendered(
+        self, parts: list[_Part], names: Mapping[str, Value], calls: dict[str, None]
+    ) -> Iterator[str]:
         for part in parts:
             if isinstance(part, _Line):
-                yield self._filled(part, names)
+                yield self._filled(part.text, part.number, names)
+                for call in part.calls:
+                    calls[self._filled(call, part.number, names)] = None
             elif isinstance(part, _If):
-                yield from self._rendered(part.body if names[part.name] else part.other, names)
+                yield from self._chosen(part, names, calls)
             else:
                 for item in self._items(part, names[part.items]):
-                    yield from self._rendered(part.body, {**names, **item})
+                    yield from self._rendered(part.body, {**names, **item}, calls)
+
+    def _chosen(
+        self, part: _If, names: Mapping[str, Value], calls: dict[str, None]
+    ) -> Iterator[str]:
+        value = names[part.name]
+        if not isinstance(value, Condition):
+            yield from self._rendered(part.body if value else part.other, names, calls)
+            return
+        yield f"{value.line}\n"
+        yield from self._rendered(part.body, names, calls)
+        if part.other:
+            yield "#else\n"
+            yield from self._rendered(part.other, names, calls)
+        yield "#endif\n"
 
     def _items(self, loop: _For, items: Value) -> Iterator[dict[str, Value]]:
-        if isinstance(items, (str, int)):
+        if isinstance(items, (str, int, Condition)):
             raise self._error(loop.number, f"{loop.items!r} is {items!r}, which is no sequence")
         for item in items:
             values: Sequence[Value] = [item]
-            if len(loop.targets) > 1 and not isinstance(item, (str, int)):
+            if len(loop.targets) > 1 and not isinstance(item, (str, int, Condition)):
                 values = item
             if len(values) != len(loop.targets):
                 raise self._error(loop.number, f"an item of {loop.items!r} does not fit: {item!r}")
             yield dict(zip(loop.targets, values))
 
-    def _filled(self, line: _Line, names: Mapping[str, Value]) -> str:
+    def _filled(self, text: str, number: int, names: Mapping[str, Value]) -> str:
         def value(name: re.Match[str]) -> str:
             given_value = names[name[1]]
             if isinstance(given_value, bool) or not isinstance(given_value, (str, int)):
-                raise self._error(line.number, f"{name[1]!r} is {given_value!r}, which is no text")
+                raise self._error(number, f"{name[1]!r} is {given_value!r}, which is no text")
             return str(given_value)
 
-        return _NAME.sub(value, line.text)
+        return _NAME.sub(value, text) if "$" in text else text
+
+
+def helpers(file: str, text: str) -> dict[str, Template]:
+    """The templates of a file of helper functions, by name; comments are left out.
+
+    Raises:
+        TemplateError: a mistake in a template, or two of one name.
+    """
+    parts: dict[str, tuple[int, list[str]]] = {}
+    lines: list[str] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        helper = _HELPER.match(line)
+        if helper is None:
+            lines.append(line)
+            continue
+        if helper["name"] in parts:
+            raise TemplateError(file, number, f"a second helper {helper['name']!r}")
+        lines = []
+        parts[helper["name"]] = number + 1, lines
+    return {
+        name: Template(file, "\n".join(text), first, compact=True)
+        for name, (first, text) in parts.items()
+    }
 
 
 @functools.cache
@@ -209,4 +279,14 @@ def render(name: str, names: Mapping[str, Value], common: Mapping[str, Value] | 
     return load(name).render(names, common)
 
 
-__all__ = ["FOLDER", "SUFFIX", "Template", "TemplateError", "Value", "load", "render"]
+__all__ = [
+    "FOLDER",
+    "SUFFIX",
+    "Condition",
+    "Template",
+    "TemplateError",
+    "Value",
+    "helpers",
+    "load",
+    "render",
+]

@@ -1,1 +1,1 @@
-"""Elementary functions in C: one implementation of each, for every vector width."""
+"""Helper functions of kernels as C: one implementation of each, for every vector width."""

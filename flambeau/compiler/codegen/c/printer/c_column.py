@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from flambeau.compiler.codegen.c.printer.c_forms import CANONICAL_LANES, Accumulation, FormPrinter
-from flambeau.compiler.codegen.c.printer.c_helpers import combine, identity
+from flambeau.compiler.codegen.c.printer.c_reductions import combine, identity
 from flambeau.compiler.codegen.c.printer.c_types import signed_kind
 from flambeau.compiler.codegen.c.printer.c_values import ON_K, ON_R, Scope, c_expression
 from flambeau.ir import kernel as kernels

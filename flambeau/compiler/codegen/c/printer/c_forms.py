@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flambeau.compiler.codegen.c.printer.c_helpers import combine, identity, order_identity
 from flambeau.compiler.codegen.c.printer.c_index import index_difference
 from flambeau.compiler.codegen.c.printer.c_narrow import narrow_rows
+from flambeau.compiler.codegen.c.printer.c_reductions import combine, identity, order_identity
 from flambeau.compiler.codegen.c.printer.c_spelling import cost
 from flambeau.compiler.codegen.c.printer.c_types import MEMORY_KIND, Lanes, kind_bits, signed_kind
 from flambeau.compiler.codegen.c.printer.c_values import ON_K, ON_R, Scope, Values, c_expression

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flambeau.compiler.codegen.c.printer.c_helpers import combine
+from flambeau.compiler.codegen.c.printer.c_reductions import combine
 from flambeau.compiler.codegen.c.printer.c_types import signed_kind
 from flambeau.compiler.codegen.c.printer.c_values import ON_K, ON_R, Scope, c_expression
 from flambeau.ir import kernel as kernels

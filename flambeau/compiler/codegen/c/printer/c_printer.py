@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from flambeau.compiler.codegen.c.math import cmath
 from flambeau.compiler.codegen.c.math.c_complex import lower, needs_lowering
+from flambeau.compiler.codegen.c.math.records import FUNCTIONS
 from flambeau.compiler.codegen.c.printer.c_column import ColumnPrinter, ScanPrinter
 from flambeau.compiler.codegen.c.printer.c_forms import FormPrinter
 from flambeau.compiler.codegen.c.printer.c_scan import AlongScanPrinter, along_memory
@@ -27,7 +27,7 @@ _FORMS: dict[str, type[FormPrinter]] = {
 }
 
 OFTEN = 16  # calls of an elementary function in one kernel up to which each is inlined
-_LONG_FUNCTIONS = cmath.FUNCTIONS.keys() - {"sqrt", "rsqrt", "floor", "ceil", "trunc", "rint"}
+_LONG_FUNCTIONS = FUNCTIONS.keys() - {"sqrt", "rsqrt", "floor", "ceil", "trunc", "rint"}
 _CALL = re.compile(r"\bfb_([a-z]\w*)_f(?:32|64)x\d+\(")
 
 
@@ -72,7 +72,7 @@ def call_apart(text: str) -> str:
     for name in [name for name, count in Counter(calls).items() if count > OFTEN]:
         stem, _, vector = name.removeprefix("fb_").rpartition("_")
         own = name.replace("fb_", "fb_kernel_often_", 1)
-        arguments = "ab"[: cmath.FUNCTIONS[stem]]
+        arguments = "ab"[: FUNCTIONS[stem]]
         parameters = ", ".join(f"{vector} {argument}" for argument in arguments)
         body = f"{{ return {name}({', '.join(arguments)}); }}"
         text = re.sub(rf"\b{name}\(", f"{own}(", text)

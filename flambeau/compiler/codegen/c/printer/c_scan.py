@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from flambeau.compiler.codegen.c.printer.c_forms import FormPrinter
-from flambeau.compiler.codegen.c.printer.c_helpers import combine, identity
+from flambeau.compiler.codegen.c.printer.c_reductions import combine, identity
 from flambeau.compiler.codegen.c.printer.c_types import kind_bits, signed_kind
 from flambeau.compiler.codegen.c.printer.c_values import Scope
 from flambeau.ir import kernel as kernels

@@ -7,6 +7,7 @@ whole cache lines at a time, and the loop over r reads the buffer.
 
 from __future__ import annotations
 
+from flambeau.compiler.codegen.c.math.records import PITCH
 from flambeau.compiler.codegen.c.printer.c_forms import FormPrinter
 from flambeau.compiler.codegen.c.printer.c_types import MEMORY_KIND
 from flambeau.compiler.codegen.c.printer.c_values import ON_K, ON_R, Scope, c_expression
@@ -15,8 +16,6 @@ from flambeau.ir import size as sizes
 from flambeau.ir.kernel import TILE_BLOCK, Pass
 from flambeau.ir.node import Node, topological
 from flambeau.ir.size import Size
-
-PITCH = TILE_BLOCK + 16  # rows of a buffer start in different sets of the cache
 
 
 class TiledPrinter(FormPrinter):
@@ -104,63 +103,3 @@ class TiledPrinter(FormPrinter):
             lines.append(f"{outer}for (; {condition}; c += {count}) {{")
             lines += [*scope.lines, f"{outer}}}"]
         return lines
-
-
-def transpose(kind: str, lanes: int) -> str:
-    """Helper: to[i][j] = from[i + j * stride] for i < height, j < width.
-
-    Whole blocks of 8 x 8 go through registers; rows that come next are fetched ahead, as their
-    distance is too much for the processor to guess.
-    """
-    t = f"{kind}x1"
-    edge = 1 if kind == "u128" else 8
-    blocks = _blocks(kind) if edge > 1 else ""
-    return (
-        f"static __attribute__((noinline)) void fb_transpose_{t}"
-        f"({t} *to, const {t} *from, long long stride, long long height, long long width) {{\n"
-        f"  long long j = 0;\n{blocks}"
-        f"  for (; j < width; ++j)\n"
-        f"    for (long long i = 0; i < height; ++i) {{\n"
-        f"      to[i * {PITCH} + j] = from[i + j * stride]; FB_PLAIN;\n    }}\n}}\n"
-    )
-
-
-def _blocks(kind: str) -> str:
-    """Three rounds of interleaving turn 8 rows of 8 into 8 columns."""
-    v = f"{kind}x8"
-    lines = [
-        "  for (; j + 8 <= width; j += 8) {",
-        f"    const {kind}x1 *rows = from + j * stride;",
-        "    for (int l = 0; l < 8; ++l)",
-        f"      for (int i = 0; i < 64; i += 64 / (int)sizeof({kind}x1))",
-        "        __builtin_prefetch(rows + (l + 8) * stride + i);",
-        "    long long i = 0;",
-        "    for (; i + 8 <= height; i += 8) {",
-    ]
-    for row in range(8):
-        lines.append(f"      {v} a{row} = *(const {v} *)(rows + i + {row} * stride);")
-    names, number = [f"a{i}" for i in range(8)], 0
-    low = "0, 8, 1, 9, 2, 10, 3, 11"
-    high = "4, 12, 5, 13, 6, 14, 7, 15"
-    for _ in range(3):
-        merged = []
-        for i in range(4):
-            for order in (low, high):
-                name = f"b{number}"
-                number += 1
-                pair = f"{v}, {names[i]}, {names[i + 4]}"
-                lines.append(f"      {v} {name} = FB_SHUFFLE2({pair}, {order});")
-                merged.append(name)
-        names = merged
-    for row in range(8):
-        lines.append(f"      *({v} *)(to + (i + {row}) * {PITCH} + j) = {names[row]};")
-    return "\n".join(
-        [
-            *lines,
-            "    }",
-            "    for (; i < height; ++i)",
-            f"      for (int l = 0; l < 8; ++l) to[i * {PITCH} + j + l] = rows[i + l * stride];",
-            "  }",
-            "",
-        ]
-    )

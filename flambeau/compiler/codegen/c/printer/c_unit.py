@@ -9,29 +9,15 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from flambeau.compiler.cache import blake2b
-from flambeau.compiler.codegen.c.math import cmath, cmath_scalar
-from flambeau.compiler.codegen.c.math.c_arithmetic import ARITHMETIC, TARGET_ARITHMETIC
-from flambeau.compiler.codegen.c.math.c_minifloat import CONVERSIONS
+from flambeau.compiler.codegen.c.math import library
 from flambeau.compiler.codegen.c.printer.c_forms import SYMBOL
-from flambeau.compiler.codegen.c.printer.c_helpers import (
-    MEMORY,
-    REDUCTION,
-    TARGET_MEMORY,
-    Builder,
-    TargetBuilder,
-)
-from flambeau.compiler.codegen.c.printer.c_tiled import transpose
 from flambeau.compiler.targets.description import Target
 
-_LIBRARY: dict[str, Builder] = (
-    MEMORY | REDUCTION | ARITHMETIC | CONVERSIONS | {"transpose": transpose}
-)
-_TARGET_LIBRARY: dict[str, TargetBuilder] = TARGET_MEMORY | TARGET_ARITHMETIC
 _NAME = re.compile(r"\bfb_[a-z]\w*\b")
-_PARTS = re.compile(r"fb_(?:as_|to_)?(\w+?)_?(?:([fiu]\d+))?x(\d+)$")
+_TYPE = re.compile(r"\b([fiu]\d+)x(\d+)\b")
 _OWN = re.compile(rf"\b{SYMBOL}(?=\(|_)")  # the kernel, and functions of its own: fb_kernel_*
 _OWN_NAME = re.compile(rf"\b{SYMBOL}\w*")
 _FUNCTION = re.compile(
@@ -39,135 +25,11 @@ _FUNCTION = re.compile(
     r"(?:[^\n]*\}|.*?\n\})\n",
     re.MULTILINE | re.DOTALL,
 )
-_LONG = 3000
-_LANE_COUNTS = (1, 2, 4, 8, 16)
-
-_HEAD = """\
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wpsabi"
-#endif
-#ifndef __has_builtin
-#define __has_builtin(name) 0
-#endif
-#if __has_builtin(__builtin_shufflevector)
-#define FB_SHUFFLE(type, v, ...) __builtin_shufflevector(v, v, __VA_ARGS__)
-#define FB_SHUFFLE2(type, v, w, ...) __builtin_shufflevector(v, w, __VA_ARGS__)
-#else
-#define FB_SHUFFLE2(type, v, w, ...) \\
-  __builtin_shuffle(v, w, (__typeof__((v) == (v))){__VA_ARGS__})
-#define FB_SHUFFLE(type, v, ...) \\
-  __builtin_shuffle(v, (__typeof__((v) == (v))){__VA_ARGS__})
-#endif
-#define FB_ALWAYS __attribute__((always_inline))
-#define FB_LINKED __attribute__((visibility("hidden")))
-#ifdef FB_OBJECT
-#define FB_SHARED __attribute__((noinline, weak, visibility("hidden")))
-#elif defined(__clang__)
-#define FB_SHARED static __attribute__((noinline))
-#else
-#define FB_SHARED static __attribute__((noinline, noclone))
-#endif
-#define FB_PLAIN __asm__ volatile("")
-#define FB_ALIGNED __attribute__((aligned(64)))
-typedef union { double d; long long i; } fb_scalar;
-typedef unsigned __int128 u128x1 __attribute__((aligned(8), may_alias));
-"""
 
 
-@functools.cache
-def _prelude_definitions(lanes: int, target: Target) -> tuple[str, dict[str, str]]:
-    """The prelude of a lane count: its types, and helper definitions by name."""
-    types: list[str] = []
-    definitions: dict[str, str] = {}
-    pending: list[str] = []
-    for line in _own_part(lanes, target):
-        if pending or line.startswith("static inline"):
-            pending.append(line)
-            if line == "}" or (len(pending) == 1 and line.endswith("}")):
-                text = "\n".join(pending) + "\n"
-                definitions[_NAME.findall(pending[0])[0]] = text
-                pending = []
-        elif line.startswith("#define fb_"):
-            definitions[_NAME.findall(line)[0]] = line + "\n"
-        elif line.startswith("typedef"):
-            types.append(line)
-    vector = f"vector_size({16 * lanes})"
-    if lanes > 1:
-        types.append(
-            f"typedef unsigned long long u128x{lanes} "
-            f"__attribute__(({vector}, aligned(8), may_alias));"
-        )
-    return "\n".join(types) + "\n", definitions
-
-
-def _own_part(lanes: int, target: Target) -> list[str]:
-    """Lines that define one lane count; those of 2 lanes come with the prelude of 4."""
-    text = cmath.prelude(max(lanes, 4) if lanes > 1 else 1, target)
-    marker = f"#define FB_PRELUDE_X{lanes}\n"
-    own = text[text.index(marker) + len(marker) :]
-    return own.split("#ifndef FB_PRELUDE_X")[0].split("\n")
-
-
-@functools.cache
-def definition(name: str, target: Target) -> str | None:
-    """C text of one helper or elementary function; None if the name is something else.
-
-    Small ones are always inlined: left to itself the compiler decides by the size of the unit, so
-    that a kernel's speed would depend on its neighbours.
-    """
-    text = _find(name, target)
-    if text is None or len(text) > _LONG:
-        return text
-    return text.replace("static inline ", "static inline FB_ALWAYS ")
-
-
-def _find(name: str, target: Target) -> str | None:
-    parts = _PARTS.match(name)
-    if parts is None or int(parts[3]) not in _LANE_COUNTS:
-        return None
-    lanes = int(parts[3])
-    text = _prelude_definitions(lanes, target)[1].get(name)
-    if text is not None:
-        return text
-    stem, kind = name[3:].rsplit("_", 1)[0], parts[2]
-    if kind and stem in _LIBRARY:
-        return _LIBRARY[stem](kind, lanes)
-    if kind and stem in _TARGET_LIBRARY:
-        return _TARGET_LIBRARY[stem](kind, lanes, target)
-    if kind and stem in cmath_scalar.FUNCTIONS:
-        return cmath_scalar.function_source(stem, kind, lanes)
-    if kind and stem in cmath.FUNCTIONS:
-        try:
-            return cmath.function_source(stem, kind, lanes)
-        except KeyError:
-            raise NotImplementedError(
-                f"[codegen] no C text for {stem!r} of {kind}\nhint: compute it in another dtype"
-            ) from None
-    return None
-
-
-def helpers(texts: Iterable[str], target: Target) -> list[str]:
-    """Definitions of everything that `texts` call, callees first."""
-    ordered: list[str] = []
-    done: set[str] = set()
-    stack = [(name, False) for text in texts for name in _NAME.findall(text)]
-    stack.reverse()
-    while stack:
-        name, ready = stack.pop()
-        if ready:
-            text = definition(name, target)
-            assert text is not None
-            ordered.append(text)
-            continue
-        if name in done:
-            continue
-        done.add(name)
-        text = definition(name, target)
-        if text is None:
-            continue
-        stack.append((name, True))
-        stack.extend((inner, False) for inner in _NAME.findall(text) if inner not in done)
-    return ordered
+def called(texts: Iterable[str]) -> Iterator[str]:
+    """The names of helpers that C texts call."""
+    return (name for text in texts for name in _NAME.findall(text))
 
 
 def _shared_apart(text: str, shared: dict[str, str]) -> str:
@@ -277,16 +139,7 @@ def _declared(functions: dict[str, str], defined: Collection[str]) -> list[str]:
 
 def _unit(shared: list[str], bodies: list[str], target: Target) -> str:
     """A translation unit of functions and of kernels that call them."""
-    definitions = helpers([*shared, *bodies], target) + shared
-    used = "\n".join([*definitions, *bodies])
-    widths = {int(lanes) for lanes in re.findall(r"\b[fiu]\d+x(\d+)\b", used)} | {1}
-    types = [_prelude_definitions(lanes, target)[0] for lanes in sorted(widths)]
-    scalars = "".join(
-        f"typedef {c} _c_{kind};\n"
-        for kind, c in (
-            ("f32", "float"), ("f64", "double"), ("i8", "signed char"), ("u8", "unsigned char"),
-            ("i16", "short"), ("u16", "unsigned short"), ("i32", "int"), ("u32", "unsigned int"),
-            ("i64", "long long"), ("u64", "unsigned long long"),
-        )
-    )  # fmt: skip
-    return "\n".join([_HEAD + scalars, *types, *definitions, *bodies])
+    texts = [*shared, *bodies]
+    definitions = library.definitions(called(texts), target)
+    types = dict.fromkeys(_TYPE.findall("\n".join([*definitions, *texts])))
+    return "\n".join([library.head(types), *definitions, *texts])
