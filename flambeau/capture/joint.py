@@ -16,7 +16,7 @@ which. A stream where that is not known is not handled (None): it runs op by op 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from flambeau import prims
 from flambeau._core import OpRecord, RecordedBackward, RecordedStream
@@ -41,10 +41,10 @@ class NotHandledError(Exception):
 class JointTrace(stream.StreamTrace):
     """A trace of forward calls that goes on with those of their backward."""
 
-    def run(self) -> None:
+    def run(self) -> Self:
         """Replays the forward records, noting where each one's numbers begin."""
         self.first_number: list[int] = []
-        super().run()
+        return super().run()
 
     def _replay(self, record: OpRecord) -> None:
         self.first_number.append(len(self.scalars))
@@ -117,9 +117,8 @@ def _traced(
     inputs = stream.with_state(externals[: backward.externals], recorded.live)
 
     def trace(first: JointTrace | None) -> tuple[JointTrace, list[tuple[Node, Source]]]:
-        trace = JointTrace(inputs, records[:count], history, first)
+        trace = JointTrace(inputs, records[:count], history, first).run()
         seeds: list[tuple[Node, Source]] = []
-        trace.run()
         if not trace.complete:
             return trace, seeds
         for k, seed in enumerate(backward.seeds):

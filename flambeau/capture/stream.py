@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
 from flambeau._core import ExternalTensor, LiveValue, OpRecord, RecordedStream
@@ -273,8 +273,8 @@ class StreamTrace(Tracer):
 
     # ------------------------------------------------------------------ replay
 
-    def run(self) -> None:
-        """Replays the records.
+    def run(self) -> Self:
+        """Replays the records, and returns itself.
 
         A first trace may end early, where sizes turned out to be equal: the next one starts from
         them. A few records more say which others are.
@@ -284,13 +284,14 @@ class StreamTrace(Tracer):
         with self:
             for number, record in enumerate(self._records):
                 if number == end:
-                    return
+                    return self
                 self._replay(record)
                 if partial and self.environment.equalities != equalities:
                     equalities = self.environment.equalities
                     if not super().settled():
                         partial, end = False, 2 * number + _MORE_RECORDS
         self.complete = True
+        return self
 
     def _replay(self, record: OpRecord) -> None:
         operands = self._operands(record)
@@ -396,11 +397,15 @@ def history_of(key: Any) -> History:
 
 def compile_stream(recorded: RecordedStream) -> Any:
     """Builds the Plan of a recorded stream. Called by the native recorder."""
-    externals, records, live, tuned = recorded
+    externals, records, live, _ = recorded
 
     def specify(history: History) -> Specification:
+        def once(first: StreamTrace | None) -> tuple[StreamTrace, None]:
+            return StreamTrace(inputs, records, history, first).run(), None
+
+        inputs = with_state(externals, live)
         with collection.paused():
-            trace = _traced(externals, records, live, history)
+            trace, _ = traced_until_settled(once)
         with importing:
             from flambeau.driver.specify import specification  # not needed for known streams
 
@@ -484,22 +489,6 @@ def fingerprint_of(plan: Any) -> str | None:
         return stored.fingerprint(plan.graph())
     mark: str | None = plan.origin.fingerprint()
     return mark
-
-
-def _traced(
-    externals: Sequence[ExternalTensor],
-    records: Sequence[OpRecord],
-    live: Sequence[LiveValue],
-    history: History,
-) -> StreamTrace:
-    externals = with_state(externals, live)
-
-    def trace(first: StreamTrace | None) -> tuple[StreamTrace, None]:
-        trace = StreamTrace(externals, records, history, first)
-        trace.run()
-        return trace, None
-
-    return traced_until_settled(trace)[0]
 
 
 def with_state(

@@ -41,10 +41,6 @@ class Budget:
     def __init__(self) -> None:
         self.used = 0
 
-    def spent(self) -> bool:
-        """Whether there are enough of them."""
-        return self.used >= MAX_STORED
-
 
 class SourceCall(NamedTuple):
     """A call, and the source that traces it."""
@@ -160,7 +156,7 @@ class _Traced:
 
     def _save(self, execution: Execution | None, kernels: Sequence[tuple[Any, ...]]) -> None:
         result, name = self.result, self.name
-        if name is None or self.budget.spent():
+        if name is None or self.budget.used >= MAX_STORED:
             return
         self.saved = True
         mark, spec = self.fingerprint(), stored.marked(result.spec, result.backward)

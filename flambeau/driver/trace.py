@@ -90,15 +90,15 @@ class Trace(Tracer):
         self, shape: tuple[Size, ...], strides: Sequence[int], layout: str | tuple[int, ...]
     ) -> tuple[Size, ...]:
         if layout == "strided":
-            return tuple(self.free(s) if s > 1 else self._skipped(s) for s in strides)
-        for _ in strides:
-            self._skipped(0)
+            return tuple(self.free(s) if s > 1 else self._ignored(s) for s in strides)
+        for stride in strides:
+            self._ignored(stride)
         if layout == "contiguous":
             return contiguous_strides(shape)
         assert isinstance(layout, tuple)
         return dense_strides(shape, layout)
 
-    def _skipped(self, value: int) -> int:
+    def _ignored(self, value: int) -> int:
         self.register()
         return value
 
