@@ -1,7 +1,8 @@
 """A new operator, primitive or target is one new file, a template three: those of
 docs/extending.md, each kind alone.
 
-A new device is a target and a table of functions in C++, which is compiled here.
+A new device is a target and a table of functions in C++, a new routine a file of the core; both are
+compiled here.
 
 The package is laid out anew in a temporary folder, made of links to the real files except for the
 one file that is added; a second process imports it from there.
@@ -12,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -30,8 +32,13 @@ FILES = {title: code for title, code in BLOCKS if title.startswith("flambeau/")}
 PROGRAMS = {  # the program that follows a file
     BLOCKS[i - 1][0]: code for i, (title, code) in enumerate(BLOCKS) if title == "a program"
 }
-OPERATOR, LAYER, OPTIMIZER, PRIMITIVE, TARGET, *TEMPLATE, DEVICE = FILES
-RUNTIME = re.search(r"^```cpp\n(?P<code>// abacus.cpp\n.*?)^```\n", PAGE, re.DOTALL | re.MULTILINE)
+OPERATOR, LAYER, OPTIMIZER, PRIMITIVE, TARGET, *TEMPLATE, ROUTINE, ROUTINE_OPERATOR, DEVICE = FILES
+NATIVE = {
+    found["title"]: found["code"]
+    for found in re.finditer(
+        r"^```cpp\n(?P<code>// (?P<title>\S+)\n.*?)^```\n", PAGE, re.DOTALL | re.MULTILINE
+    )
+}
 
 
 def link(source: Path, target: Path, without: frozenset[str]) -> None:
@@ -147,14 +154,38 @@ def test_device_from_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "checkout"
     folder.mkdir()
     lay_out(folder, {DEVICE: FILES[DEVICE]})
-    assert RUNTIME is not None
-    (folder / "abacus.cpp").write_text(RUNTIME["code"])
+    (folder / "abacus.cpp").write_text(NATIVE["abacus.cpp"])
     compiler = build_native.find_compiler()
     assert compiler is not None
     words = ["-std=c++20", "-shared", "-fPIC", "-Wall", f"-I{ROOT / 'native'}", "abacus.cpp"]
     subprocess.run([*compiler.command, *words, "-o", "abacus.so"], cwd=folder, check=True)
     shown = check(folder, "-c", PROGRAMS[DEVICE])
     assert re.search(r"device='abacus:0', grad_fn=", shown), shown
+
+
+BUILD = """
+from pathlib import Path
+from tools import build_native
+build_native.SOURCES = Path("native").absolute()
+build_native.build(Path("flambeau").absolute() / build_native.EXTENSION)
+"""
+
+
+def test_routine_is_two_files_and_one_of_the_core(tmp_path: Path) -> None:
+    """The core is built with the new file, whose registration is all that names it."""
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    core = f"flambeau/{build_native.EXTENSION}"
+    lay_out(folder, {name: FILES[name] for name in (ROUTINE, ROUTINE_OPERATOR)}, removed=(core,))
+    source = "native/routines/isotonic.cpp"
+    shutil.copytree(ROOT / "native", folder / "native")
+    (folder / source).write_text(NATIVE[source])
+    (folder / "tools").symlink_to(ROOT / "tools")
+    check(folder, "-c", BUILD)
+    check(folder, "-c", PROGRAMS[ROUTINE_OPERATOR])
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/prims/test_primitives.py"]
+    shown = check(folder, *words, "-k", "isotonic")
+    assert re.search(r"\d+ passed", shown), shown
 
 
 def test_device_of_another_interface() -> None:

@@ -250,11 +250,11 @@ def _compile_all(
 
     def compile_one(number: int) -> NativeBuildError | None:
         unit, target = stale[number]
-        print(f"  [{number + 1}/{len(stale)}] {unit.relative_to(ROOT)}", flush=True)
+        print(f"  [{number + 1}/{len(stale)}] {unit.relative_to(SOURCES.parent)}", flush=True)
         first = ["-include", str(header)] if header and _reads_precompiled(unit) else []
         try:
             one = [*command, *_unit_flags(unit), *first, "-c", str(unit)]
-            _run_into(target, one, str(unit.relative_to(ROOT)))
+            _run_into(target, one, str(unit.relative_to(SOURCES.parent)))
         except NativeBuildError as error:
             return error
         return None

@@ -11,13 +11,13 @@ from typing import Any
 
 from flambeau.ir.environment import same_shape, same_size
 from flambeau.ir.node import Node
-from flambeau.ir.size import Size
+from flambeau.ir.size import Size, mul
 from flambeau.prims import pointwise
 from flambeau.prims.common import Gradients, Type, check_dtype, show
 from flambeau.prims.create import full, iota, zeros_like
 from flambeau.prims.helpers import constant
 from flambeau.prims.index import take
-from flambeau.prims.record import Batched, Primitive, Routine, bind, register
+from flambeau.prims.record import Arguments, Batched, Primitive, Routine, bind, register
 from flambeau.prims.reduce import spread, sum
 from flambeau.prims.routine import searchsorted
 from flambeau.prims.shape import fold, unfold
@@ -102,13 +102,20 @@ def _batch(b: Batched) -> Node:
     return unfold(b.same(*operands), 0, b.extent, b.node.shape[0])
 
 
+def _arguments(value: Node) -> Arguments:
+    table, index, *_ = value.attribute("shapes")
+    sizes = (value.shape[0], table[1], index[0], int(len(value.inputs) > 4))
+    function = f"bag_sum_{value.dtype}"
+    return Arguments(function, sizes, mul(index[0], table[1]), result_first=True)
+
+
 register(
     Primitive(
         "bag_sum",
         "routine",
         _infer,
         _rule,
-        routine=Routine("bag_sum"),
+        routine=Routine("bag_sum", arguments=_arguments),
         cost=16,
         reference=_reference,
         samples=_samples,

@@ -13,7 +13,7 @@ from typing import Any
 
 from flambeau.ir.environment import less, same_shape, same_size
 from flambeau.ir.node import Node
-from flambeau.ir.size import Size, add, minimum, mul
+from flambeau.ir.size import Size, add, minimum, mul, prod
 from flambeau.prims import linear_references as references
 from flambeau.prims import pointwise, reduce, shape
 from flambeau.prims.annotation import register_rule
@@ -29,7 +29,15 @@ from flambeau.prims.common import (
 )
 from flambeau.prims.create import full_like, iota, zeros_like
 from flambeau.prims.linear_references import RESULTS
-from flambeau.prims.record import NOT_DIFFERENTIABLE, Primitive, Routine, bind, leading, register
+from flambeau.prims.record import (
+    NOT_DIFFERENTIABLE,
+    Arguments,
+    Primitive,
+    Routine,
+    bind,
+    leading,
+    register,
+)
 from flambeau.prims.routine import adjoint, matmul
 from flambeau.prims.scatter import scatter
 
@@ -207,6 +215,12 @@ def _infer_pivot_order(operands: tuple[Node, ...], constants: dict[str, Any]) ->
     [pivots] = operands
     check_dtype("pivot_order", pivots, frozenset({"i32"}))
     return "i64", (*pivots.shape[:-1], constants["rows"])
+
+
+def _pivot_order_arguments(value: Node) -> Arguments:
+    [shape] = value.attribute("shapes")
+    sizes = (prod(shape[:-1]), shape[-1], value.shape[-1])
+    return Arguments("pivot_order_i32", sizes, mul(prod(value.shape), 2))
 
 
 def _qr_shape(x: Node, constants: dict[str, Any]) -> Type:
@@ -519,7 +533,12 @@ def _svd_vectors(g: Node, u: Node, s: Node, vh: Node, with_phase: bool) -> Node:
 
 
 def _routine(
-    name: str, infer: Any, derivative: Any, square: bool = True, raises: bool = False
+    name: str,
+    infer: Any,
+    derivative: Any,
+    square: bool = True,
+    raises: bool = False,
+    arguments: Callable[[Node], Arguments] | None = None,
 ) -> None:
     reference, samples = references.REFERENCES[name], references.SAMPLES[name]
     register(
@@ -528,7 +547,7 @@ def _routine(
             "routine",
             infer,
             derivative,
-            routine=Routine(name, square=square),
+            routine=Routine(name, square=square, arguments=arguments),
             cost=256,
             reference=reference,
             samples=samples,
@@ -542,7 +561,7 @@ _routine("solve", _infer_solve, _solve_rule)
 _routine("triangular_solve", _infer_solve, _triangular_rule)
 _routine("least_squares", _infer_least_squares, NOT_DIFFERENTIABLE, square=False, raises=True)
 _routine("reflect", _infer_reflect, _reflect_rule, square=False)
-_routine("pivot_order", _infer_pivot_order, NOT_DIFFERENTIABLE)
+_routine("pivot_order", _infer_pivot_order, NOT_DIFFERENTIABLE, arguments=_pivot_order_arguments)
 _routine("ldl_solve", _infer_ldl_solve, NOT_DIFFERENTIABLE)
 _ITERATIVE = ("eigh", "eigvalsh", "eig", "eigvals", "svd", "svdvals")  # may not converge
 _SQUARE = ("cholesky", "ldl", "eigh", "eigvalsh", "eig", "eigvals")

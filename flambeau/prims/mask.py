@@ -8,12 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from flambeau.ir.node import Node
-from flambeau.ir.size import Size, mul
+from flambeau.ir.node import ITEM_SIZE, Node
+from flambeau.ir.size import Size, floordiv, mul, prod
 from flambeau.prims.common import Gradients, Type, check_count, check_dtype
 from flambeau.prims.create import zeros_like
 from flambeau.prims.pointwise import maximum
-from flambeau.prims.record import NOT_DIFFERENTIABLE, Batched, Primitive, Routine, bind, register
+from flambeau.prims.record import (
+    NOT_DIFFERENTIABLE,
+    Arguments,
+    Batched,
+    Primitive,
+    Routine,
+    bind,
+    register,
+)
 from flambeau.prims.scatter import put_nd
 from flambeau.prims.shape import fold, reshape, unfold
 
@@ -51,13 +59,21 @@ def _batch_indices(b: Batched) -> Node:
     return b.same(*b.all(), batch=b.node.attribute("batch") + 1)
 
 
+def _index_arguments(value: Node) -> Arguments:
+    [shape] = value.attribute("shapes")
+    batch = value.attribute("batch")
+    sizes = shape[batch:]
+    counts = (prod(shape[:batch]), prod(sizes), value.shape[-1], len(sizes))
+    return Arguments("true_indices", (*counts, *sizes), floordiv(prod(shape), 4))
+
+
 register(
     Primitive(
         "true_indices",
         "routine",
         _infer_indices,
         NOT_DIFFERENTIABLE,
-        routine=Routine("true_indices"),
+        routine=Routine("true_indices", arguments=_index_arguments),
         cost=2,
         reference=_numpy_indices,
         samples=_index_samples,
@@ -109,13 +125,19 @@ def _batch_compress(b: Batched) -> Node:
     return unfold(b.same(x, mask, count=mul(b.extent, each)), 0, b.extent, each)
 
 
+def _compress_arguments(value: Node) -> Arguments:
+    shape, _ = value.attribute("shapes")
+    entry = mul(prod(shape[1:]), ITEM_SIZE[value.dtype])
+    return Arguments("compress", (shape[0], value.shape[0], entry), floordiv(prod(shape), 4))
+
+
 register(
     Primitive(
         "compress",
         "routine",
         _infer_compress,
         _compress_rule,
-        routine=Routine("compress"),
+        routine=Routine("compress", arguments=_compress_arguments),
         cost=2,
         reference=_numpy_compress,
         samples=_compress_samples,

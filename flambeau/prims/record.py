@@ -164,6 +164,24 @@ def next_dimension(b: Batched) -> Node:
 Addressing = Literal["dense", "rows", "strided"]
 
 
+class Arguments(NamedTuple):
+    """The arguments of a launch of a routine, beside its operands and its result.
+
+    Attributes:
+        function: name of the routine with its dtype.
+        sizes: `n` of the table in `native/routines/routines.cpp`.
+        work: estimated nanoseconds.
+        scalars: constants, as doubles.
+        result_first: whether the result comes before the operands.
+    """
+
+    function: str
+    sizes: Sequence[Size]
+    work: Size
+    scalars: Sequence[float] = ()
+    result_first: bool = False
+
+
 class Routine(NamedTuple):
     """The native routine, or the template, that computes a primitive.
 
@@ -181,6 +199,8 @@ class Routine(NamedTuple):
         square: whether its first operand is a batch of square matrices.
         narrow: whether it reads bfloat16 operands as they are, where a target multiplies pairs.
         tuned: whether there are candidates to choose from (`compile(mode="max-autotune")`).
+        arguments: (node) -> those of a launch, which the scheduler binds; None: it has a handler of
+            its own (`compiler/schedule/routines.py`).
     """
 
     name: str
@@ -193,6 +213,7 @@ class Routine(NamedTuple):
     square: bool = True
     narrow: bool = False
     tuned: bool = False
+    arguments: Callable[[Node], Arguments] | None = None
 
 
 def any_strides(value: Node) -> Addressing:

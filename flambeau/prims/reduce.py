@@ -16,7 +16,7 @@ from typing import Any
 
 from flambeau.ir.environment import current_environment
 from flambeau.ir.node import Node
-from flambeau.ir.size import Size, SizeExpr, prod
+from flambeau.ir.size import Size, SizeExpr, mul, prod
 from flambeau.prims import pointwise, shape
 from flambeau.prims.annotation import register_rule, with_derivative
 from flambeau.prims.common import (
@@ -35,6 +35,7 @@ from flambeau.prims.create import full_like
 from flambeau.prims.record import (
     NOT_DIFFERENTIABLE,
     AlongAxis,
+    Arguments,
     Derivative,
     Linearity,
     Primitive,
@@ -320,10 +321,16 @@ def _complex_samples() -> Iterator[tuple[list[Any], dict[str, Any]]]:
         yield [[[complex(i - 1.5, 0.5 * j - i) for i in range(count)] for j in range(2)]], {}
 
 
+def _complex_arguments(value: Node) -> Arguments:
+    [operand] = value.attribute("shapes")
+    sizes = (prod(operand[:-1]), operand[-1])
+    return Arguments(f"complex_product_{value.dtype}", sizes, mul(prod(operand), 4))
+
+
 register(
     Primitive(
         "complex_product", "routine", _complex_infer, _complex_rule,
-        routine=Routine("complex_product"), cost=32, batch=leading,
+        routine=Routine("complex_product", arguments=_complex_arguments), cost=32, batch=leading,
         reference=_complex_reference, samples=_complex_samples,
     )
 )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau.ir.environment import same_shape, same_size
-from flambeau.ir.geometry import Shape
+from flambeau.ir.geometry import Shape, count
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, floordiv, mul, prod
 from flambeau.prims import pointwise, shape
@@ -26,6 +26,7 @@ from flambeau.prims.common import (
 from flambeau.prims.create import iota, zeros_like
 from flambeau.prims.record import (
     NOT_DIFFERENTIABLE,
+    Arguments,
     Batched,
     Primitive,
     Routine,
@@ -311,6 +312,16 @@ def select(
 _COMPLEX_OF = {"f32": "c64", "f64": "c128"}
 
 
+def _fft_arguments(value: Node) -> Arguments:
+    [shape] = value.attribute("shapes")
+    axis, whole = value.attribute("axis"), value.attribute("whole")
+    length = value.attribute("length", shape[axis])
+    flags = [int(flag) for flag in (value.attribute("inverse"), whole) if flag is not None]
+    sizes = (count(shape[:axis]), length, count(shape[axis + 1 :]), *flags)
+    function = f"{value.op}_{value.inputs[0].dtype}"
+    return Arguments(function, sizes, mul(count(value.shape), 4), (value.attribute("scale"),))
+
+
 def _infer_fft(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
     check_count("fft", operands, 1)
     [x] = operands
@@ -345,7 +356,7 @@ register(
         "routine",
         _infer_fft,
         _fft_rule,
-        routine=Routine("fft"),
+        routine=Routine("fft", arguments=_fft_arguments),
         cost=32,
         reference=_numpy_fft,
         samples=_fft_samples,
@@ -412,7 +423,7 @@ register(
         "routine",
         _infer_real_fft,
         _real_fft_rule,
-        routine=Routine("real_fft"),
+        routine=Routine("real_fft", arguments=_fft_arguments),
         cost=16,
         reference=_numpy_real_fft,
         samples=_real_fft_samples,
@@ -471,7 +482,7 @@ register(
         "routine",
         _infer_half_fft,
         _half_fft_rule,
-        routine=Routine("half_fft"),
+        routine=Routine("half_fft", arguments=_fft_arguments),
         cost=16,
         reference=_numpy_half_fft,
         samples=_half_fft_samples,
@@ -530,13 +541,23 @@ def _batch_searchsorted(b: Batched) -> Node:
     return shape.reshape(b.same(boundaries, flat), values.shape)
 
 
+def _search_arguments(value: Node) -> Arguments:
+    boundaries, queries = value.attribute("shapes")
+    length, right = boundaries[-1], int(value.attribute("right"))
+    sizes = (1, length, count(queries), right, 0)
+    if len(boundaries) > 1:
+        sizes = (count(queries[:-1]), length, queries[-1], right, length)
+    work = mul(count(queries), 20)
+    return Arguments(f"searchsorted_{value.inputs[0].dtype}", sizes, work)
+
+
 register(
     Primitive(
         "searchsorted",
         "routine",
         _infer_search,
         NOT_DIFFERENTIABLE,
-        routine=Routine("searchsorted"),
+        routine=Routine("searchsorted", arguments=_search_arguments),
         cost=16,
         reference=_numpy_search,
         samples=_search_samples,

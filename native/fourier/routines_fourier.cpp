@@ -202,8 +202,6 @@ const char* fourier_level(const RoutineContext& c) {
   return nullptr;
 }
 
-}  // namespace
-
 void add_fourier_routines(RoutineList* list) {
   list->push_back({"fourier_level", fourier_level});
   list->push_back({"fft_c64", fft<float>});
@@ -213,5 +211,9 @@ void add_fourier_routines(RoutineList* list) {
   list->push_back({"half_fft_c64", half_fft<float>});
   list->push_back({"half_fft_c128", half_fft<double>});
 }
+
+const RoutineRegistration registration{add_fourier_routines};
+
+}  // namespace
 
 }  // namespace fb

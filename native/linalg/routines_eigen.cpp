@@ -740,13 +740,15 @@ void add_routines(RoutineList* list, const std::string& dtype) {
   list->push_back({"least_squares_" + dtype, least_squares<T>});
 }
 
-}  // namespace
-
 void add_eigen_routines(RoutineList* list) {
   add_routines<float>(list, "f32");
   add_routines<double>(list, "f64");
   add_routines<std::complex<float>>(list, "c64");
   add_routines<std::complex<double>>(list, "c128");
 }
+
+const RoutineRegistration registration{add_eigen_routines};
+
+}  // namespace
 
 }  // namespace fb

@@ -312,13 +312,15 @@ void add_routines(RoutineList* list, const std::string& dtype) {
   list->push_back({"ldl_solve_" + dtype, ldl_solve<T>});
 }
 
-}  // namespace
-
 void add_indefinite_routines(RoutineList* list) {
   add_routines<float>(list, "f32");
   add_routines<double>(list, "f64");
   add_routines<std::complex<float>>(list, "c64");
   add_routines<std::complex<double>>(list, "c128");
 }
+
+const RoutineRegistration registration{add_indefinite_routines};
+
+}  // namespace
 
 }  // namespace fb

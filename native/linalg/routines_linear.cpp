@@ -317,8 +317,6 @@ void add_routines(RoutineList* list, const std::string& dtype) {
   list->push_back({"reflect_" + dtype, reflect<T>});
 }
 
-}  // namespace
-
 void add_linear_routines(RoutineList* list) {
   list->push_back({"pivot_order_i32", pivot_order});
   list->push_back({"complex_product_c64", complex_product<std::complex<float>>});
@@ -328,5 +326,9 @@ void add_linear_routines(RoutineList* list) {
   add_routines<std::complex<float>>(list, "c64");
   add_routines<std::complex<double>>(list, "c128");
 }
+
+const RoutineRegistration registration{add_linear_routines};
+
+}  // namespace
 
 }  // namespace fb

@@ -74,17 +74,17 @@
 namespace fb {
 namespace {
 
+using AddRoutines = void (*)(RoutineList* list);
+
+std::vector<AddRoutines>& files() {  // grows while static objects are made
+  static auto& all = *new std::vector<AddRoutines>();
+  return all;
+}
+
 const std::unordered_map<std::string, RoutineFunction>& registry() {
   static const auto* const table = [] {
     RoutineList list;
-    add_sort_routines(&list);
-    add_search_routines(&list);
-    add_scatter_routines(&list);
-    add_linear_routines(&list);
-    add_indefinite_routines(&list);
-    add_eigen_routines(&list);
-    add_fourier_routines(&list);
-    add_python_routine(&list);
+    for (AddRoutines add : files()) add(&list);
     auto* made = new std::unordered_map<std::string, RoutineFunction>();
     for (const RoutineEntry& entry : list) made->emplace(entry.name, entry.function);
     return made;
@@ -266,6 +266,8 @@ PyMethodDef methods[] = {
 };
 
 }  // namespace
+
+RoutineRegistration::RoutineRegistration(AddRoutines add) { files().push_back(add); }
 
 RoutineFunction find_routine(const char* name) {
   const auto found = registry().find(name);

@@ -11,13 +11,10 @@ struct RoutineEntry {
   RoutineFunction function;
 };
 using RoutineList = std::vector<RoutineEntry>;
-void add_sort_routines(RoutineList* list);        // routines_sort.cpp
-void add_search_routines(RoutineList* list);      // routines_search.cpp
-void add_scatter_routines(RoutineList* list);     // routines_scatter.cpp
-void add_linear_routines(RoutineList* list);      // routines_linear.cpp
-void add_indefinite_routines(RoutineList* list);  // routines_indefinite.cpp
-void add_eigen_routines(RoutineList* list);       // routines_eigen.cpp
-void add_fourier_routines(RoutineList* list);     // routines_fourier.cpp
+// At the end of a file: its routines are in the registry, which nothing else has to name.
+struct RoutineRegistration {
+  explicit RoutineRegistration(void (*add)(RoutineList* list));
+};
 
 constexpr const char* kOutOfMemory = "out of memory: a native routine got no workspace";
 

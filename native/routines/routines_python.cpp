@@ -38,6 +38,9 @@ const char* call_python_routine(const RoutineContext& c) {
   return fine ? nullptr : kRaisedInPython;
 }
 
+const RoutineRegistration registration{
+    [](RoutineList* list) { list->push_back({"python", call_python_routine}); }};
+
 }  // namespace
 
 const char* const kRaisedInPython = "raised in Python";
@@ -51,7 +54,5 @@ PyObject* set_python_routine(PyObject*, PyObject* function) {
   Py_XSETREF(callback, Py_NewRef(function));
   Py_RETURN_NONE;
 }
-
-void add_python_routine(RoutineList* list) { list->push_back({"python", call_python_routine}); }
 
 }  // namespace fb

@@ -4,7 +4,6 @@
 
 namespace fb {
 
-void add_python_routine(RoutineList* list);
 PyObject* set_python_routine(PyObject* module, PyObject* function);
 // The error text of such a launch, and what raises its exception.
 extern const char* const kRaisedInPython;

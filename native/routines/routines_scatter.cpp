@@ -443,8 +443,6 @@ void add_dtype(RoutineList* list, const std::string& dtype) {
   }
 }
 
-}  // namespace
-
 void add_scatter_routines(RoutineList* list) {
   list->push_back({"bag_sum_f32", bag_sum<float>});
   list->push_back({"bag_sum_f64", bag_sum<double>});
@@ -461,5 +459,9 @@ void add_scatter_routines(RoutineList* list) {
   add_dtype<std::complex<float>>(list, "c64");
   add_dtype<std::complex<double>>(list, "c128");
 }
+
+const RoutineRegistration registration{add_scatter_routines};
+
+}  // namespace
 
 }  // namespace fb

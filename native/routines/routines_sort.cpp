@@ -562,12 +562,14 @@ FB_MAKE(Argsort, argsort);
 FB_MAKE(Select, select);
 #undef FB_MAKE
 
-}  // namespace
-
 void add_sort_routines(RoutineList* list) {
   add_for_real<Sort>(list, "sort_");
   add_for_real<Argsort>(list, "argsort_");
   add_for_real<Select>(list, "select_");
 }
+
+const RoutineRegistration registration{add_sort_routines};
+
+}  // namespace
 
 }  // namespace fb

@@ -42,7 +42,7 @@ from flambeau.compiler.templates import TEMPLATES
 from flambeau.ir.dtypes import TABLE, UNSIGNED
 from flambeau.ir.geometry import Shape, count
 from flambeau.ir.node import ITEM_SIZE, Node, node
-from flambeau.ir.size import floordiv, mul, prod
+from flambeau.ir.size import mul, prod
 from flambeau.prims.linear_algebra import DRIVERS
 from flambeau.prims.linear_references import RESULTS
 from flambeau.prims.random import EACH, INTEGERS, PLACE_ROWS
@@ -58,6 +58,8 @@ def routine_calls(values: list[Node], reads: Reads, choice: str = DEFAULT) -> li
     template = TEMPLATES.get(routine_of(value).name)
     if handler is None and template is not None:
         return [template_call(template, values, reads)]
+    if handler is None and routine_of(value).arguments is not None:
+        return [_declared(value, reads)]
     if handler is None:
         raise NotImplementedError(
             f"[{value.op}] has no native routine for {value.dtype}\n"
@@ -65,6 +67,23 @@ def routine_calls(values: list[Node], reads: Reads, choice: str = DEFAULT) -> li
         )
     calls = handler(values, reads) if choice == DEFAULT else handler(values, reads, choice)
     return calls if isinstance(calls, list) else [calls]
+
+
+def _declared(value: Node, reads: Reads) -> RoutineCall:
+    """A launch whose arguments the record of its primitive states."""
+    state = routine_of(value).arguments
+    assert state is not None
+    arguments = state(value)
+    call = RoutineCall(arguments.function)
+    if arguments.result_first:
+        _result(call, value, reads)
+    for number in range(len(value.inputs)):
+        _operand(call, value, number, reads, number)
+    if not arguments.result_first:
+        _result(call, value, reads)
+    call.sizes, call.work = list(arguments.sizes), arguments.work
+    call.scalars = [("constant", scalar, True) for scalar in arguments.scalars]
+    return call
 
 
 def _operand(call: RoutineCall, value: Node, number: int, reads: Reads, view: int) -> Shape:
@@ -162,77 +181,6 @@ def _put(values: list[Node], reads: Reads) -> RoutineCall:
     return call
 
 
-def _searchsorted(values: list[Node], reads: Reads) -> RoutineCall:
-    value = values[0]
-    boundaries, queries = value.attribute("shapes")
-    call = RoutineCall(f"searchsorted_{value.inputs[0].dtype}")
-    _operand(call, value, 0, reads, 0)
-    _operand(call, value, 1, reads, 1)
-    _result(call, value, reads)
-    length, right = boundaries[-1], int(value.attribute("right"))
-    if len(boundaries) == 1:
-        call.sizes = [1, length, count(queries), right, 0]
-    else:
-        call.sizes = [count(queries[:-1]), length, queries[-1], right, length]
-    call.work = mul(count(queries), 20)
-    return call
-
-
-def _true_indices(values: list[Node], reads: Reads) -> RoutineCall:
-    [value] = values
-    [shape] = value.attribute("shapes")
-    batch = value.attribute("batch")
-    sizes = shape[batch:]
-    call = RoutineCall("true_indices")
-    _operand(call, value, 0, reads, 0)
-    _result(call, value, reads)
-    call.sizes = [count(shape[:batch]), count(sizes), value.shape[-1], len(sizes), *sizes]
-    call.work = floordiv(count(shape), 4)
-    return call
-
-
-def _compress(values: list[Node], reads: Reads) -> RoutineCall:
-    [value] = values
-    shape, _ = value.attribute("shapes")
-    call = RoutineCall("compress")
-    _operand(call, value, 0, reads, 0)
-    _operand(call, value, 1, reads, 1)
-    _result(call, value, reads)
-    call.sizes = [shape[0], value.shape[0], mul(count(shape[1:]), ITEM_SIZE[value.dtype])]
-    call.work = floordiv(count(shape), 4)
-    return call
-
-
-def _bag_sum(values: list[Node], reads: Reads) -> RoutineCall:
-    value = values[0]
-    table, index, *_ = value.attribute("shapes")
-    call = RoutineCall(f"bag_sum_{value.dtype}")
-    _result(call, value, reads)
-    for number in range(len(value.inputs)):
-        _operand(call, value, number, reads, number)
-    call.sizes = [value.shape[0], table[1], index[0], int(len(value.inputs) > 4)]
-    call.work = mul(index[0], table[1])
-    return call
-
-
-def _fft(values: list[Node], reads: Reads) -> RoutineCall:
-    value = values[0]
-    call = RoutineCall(f"{value.op}_{value.inputs[0].dtype}")
-    _operand(call, value, 0, reads, 0)
-    _result(call, value, reads)
-    [shape] = value.attribute("shapes")
-    axis = value.attribute("axis")
-    length = value.attribute("length", shape[axis])
-    call.sizes = [count(shape[:axis]), length, count(shape[axis + 1 :])]
-    call.sizes.append(int(value.attribute("inverse")))
-    full = value.attribute("whole")
-    if full is not None:
-        call.sizes.append(int(full))
-    call.scalars = [("constant", value.attribute("scale"), True)]
-    call.work = mul(count(value.shape), 4)
-    return call
-
-
 _FLAGS = ("upper", "adjointed", "unit", "complete", "full_matrices", "hermitian")
 
 
@@ -258,28 +206,6 @@ def _linear_algebra(values: list[Node], reads: Reads) -> RoutineCall:
         call.sizes.append(DRIVERS.index(options["driver"]))
         call.scalars = [("constant", options["rcond"], True)]
     call.work = prod((count(shapes[0]), columns))
-    return call
-
-
-def _pivot_order(values: list[Node], reads: Reads) -> RoutineCall:
-    [value] = values
-    call = RoutineCall("pivot_order_i32")
-    _operand(call, value, 0, reads, 0)
-    _result(call, value, reads)
-    [shape] = value.attribute("shapes")
-    call.sizes = [count(shape[:-1]), shape[-1], value.shape[-1]]
-    call.work = mul(count(value.shape), 2)
-    return call
-
-
-def _complex_product(values: list[Node], reads: Reads) -> RoutineCall:
-    [value] = values
-    call = RoutineCall(f"complex_product_{value.dtype}")
-    _operand(call, value, 0, reads, 0)
-    _result(call, value, reads)
-    [shape] = value.attribute("shapes")
-    call.sizes = [count(shape[:-1]), shape[-1]]
-    call.work = mul(count(shape), 4)
     return call
 
 
@@ -382,13 +308,6 @@ HANDLERS: dict[str, Callable[..., RoutineCall | list[RoutineCall]]] = {
     "take_add": _put,
     "random": _random,
     "kept_elements": _places,
-    "searchsorted": _searchsorted,
-    "true_indices": _true_indices,
-    "compress": _compress,
-    "bag_sum": _bag_sum,
-    **dict.fromkeys(("fft", "real_fft", "half_fft"), _fft),
-    "pivot_order": _pivot_order,
-    "complex_product": _complex_product,
     **dict.fromkeys(
         ("solve", "triangular_solve", "ldl_solve", "reflect", *RESULTS), _linear_algebra
     ),
