@@ -19,9 +19,8 @@ import flambeau.nn.functional as F
 from bench.harness import geometric_mean
 from flambeau.compiler import machine, targets
 from flambeau.compiler.schedule import convolution_blocking, product_cut
-from flambeau.compiler.templates.tile import Tile
+from flambeau.compiler.templates.tile import VECTORS, Tile
 from flambeau.driver import autotune
-from flambeau.ir.template_product import VECTORS
 from flambeau.runtime import settings
 
 RECORDS = Path(__file__).parents[1] / "tests" / "compiler" / "records"

@@ -47,12 +47,9 @@ def misformatted(fix: bool) -> Iterator[str]:
 
 def unit(template: Template[Any], target: Target) -> str:
     """A translation unit of all samples of a template."""
-    kernels = []
-    suited = (settings for settings in template.samples() if settings.suits(target))
-    for number, settings in enumerate(suited):
-        kernel = template.interface(settings, target).kernel(template.name, settings)
-        kernels.append((f"sample_{number}", print_kernel(kernel, target)))
-    return render(kernels, target)
+    kernels = enumerate(template.kernels(target))
+    texts = [(f"sample_{number}", print_kernel(kernel, target)) for number, kernel in kernels]
+    return render(texts, target)
 
 
 def helpers(lanes: int, target: Target) -> str:

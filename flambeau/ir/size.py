@@ -40,13 +40,16 @@ from flambeau.ir.size_core import (
 )
 
 __all__ = [
+    "ENDLESS",
     "Bounds",
     "Size",
     "SizeExpr",
     "add",
     "affine_in",
+    "at_least",
     "bounds",
     "ceildiv",
+    "choose",
     "coefficient",
     "estimate",
     "evaluate",
@@ -60,6 +63,7 @@ __all__ = [
     "minimum",
     "mod",
     "mul",
+    "only_if",
     "parse",
     "prod",
     "replace_atoms",
@@ -250,6 +254,29 @@ def estimate(a: Size, values: Mapping[str, int], default: int) -> int:
     except ZeroDivisionError:
         return default
     return result if result >= 0 else default
+
+
+ENDLESS = 1 << 40  # more than any extent
+
+# Conditions are sizes that are 0 or 1. They are combined by minima and maxima, which stay one atom:
+# products of sums of them would be multiplied out.
+
+
+def at_least(size: Size, limit: Size) -> Size:
+    """1 where size >= limit, else 0; the limit is positive."""
+    return minimum(1, floordiv(size, limit))
+
+
+def only_if(flag: Size, size: Size) -> Size:
+    """The size where the flag is set, else 0."""
+    return minimum(size, mul(flag, ENDLESS))
+
+
+def choose(flag: Size, if_set: Size, otherwise: Size) -> Size:
+    """One of two sizes."""
+    if isinstance(flag, int):
+        return if_set if flag else otherwise
+    return add(otherwise, mul(flag, sub(if_set, otherwise)))
 
 
 def affine_in(a: Size, names: Iterable[str]) -> tuple[dict[str, Size], Size] | None:

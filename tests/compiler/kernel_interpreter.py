@@ -7,10 +7,11 @@ import itertools
 
 import numpy as np
 
+from flambeau.compiler import targets
+from flambeau.compiler.templates import TEMPLATES
 from flambeau.ir import kernel as k
 from flambeau.ir.node import ITEM_SIZE, topological
 from flambeau.ir.size import SizeExpr, evaluate
-from flambeau.ir.template_product import ARGUMENTS
 from flambeau.prims.record import PRIMITIVES
 from flambeau.prims.reduce import canonical
 from tests.prims.graph_interpreter import NUMPY, concrete, store
@@ -24,7 +25,7 @@ def run_kernel(kernel, buffers, sizes, scalars):
     base = {f"n{i}": s for i, s in enumerate(sizes)}
     results = None
     if kernel.form == "template":
-        results = run_product(kernel, buffers, dict(zip(ARGUMENTS, sizes)), sizes[len(ARGUMENTS) :])
+        results = run_product(kernel, buffers, sizes)
         extents, base["inner"] = results.shape[:-1], results.shape[-1]
     else:
         extents = [evaluate(e, base) for e in kernel.rows]
@@ -36,11 +37,14 @@ def run_kernel(kernel, buffers, sizes, scalars):
         current.run()
 
 
-def run_product(kernel, buffers, given, rest):
+def run_product(kernel, buffers, sizes):
     """The results of template "product", before its epilogue."""
-    assert kernel.template == "product"
-    if kernel.setting("part") != "tiles":
+    if kernel.template == "product_pack":
         return np.empty((0, 0))
+    assert kernel.template == "product"
+    names = [x.name for x in TEMPLATES["product"].of(kernel, targets.current()).sizes]
+    names = [name for name in names if name != "batch"]
+    given, rest = dict(zip(names, sizes)), sizes[len(names) :]
     batch = kernel.setting("batch")
     extents = rest[0 : 3 * batch : 3]
     depth, m, n = given["depth"], given["height"], given["width"]

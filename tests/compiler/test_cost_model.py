@@ -24,7 +24,7 @@ RECORD = json.loads((Path(__file__).parent / "records" / "autotune.json").read_t
 MACHINE = machine.Machine(**RECORD["machine"])
 BEHIND = 1.15  # times the best candidate, at most, in every row
 BEHIND_ON_AVERAGE = 1.05
-# Which size arguments of a product tell how it is cut: `template_product.ARGUMENTS`.
+# Which size arguments of a product tell how it is cut: `templates.product.tiles`.
 CUT = slice(1, 9)
 
 

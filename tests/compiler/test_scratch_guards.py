@@ -125,8 +125,12 @@ def run_launch(launch, buffers, pattern, target):
         return
     function = compiled(print_kernel(launch.kernel, target), target)
     offsets = [evaluate(offset, {}) for offset in launch.offsets]
-    used = [buffers[number] for number in launch.buffers]
-    pointers = [memory.address + offset for memory, offset in zip(used, offsets)]
+    operands = {number: buffers[number] for number in launch.buffers if number in buffers}
+    pointers = [
+        operands[number].address + offset if number in operands else None
+        for number, offset in zip(launch.buffers, offsets)
+    ]
+    used = operands.values()
     sizes = [evaluate(size, {}) for size in launch.sizes]
     scalars = [float(value) for _, value, _ in launch.scalars]
     for chunk in range(evaluate(launch.chunks, {})):
@@ -145,7 +149,7 @@ def run_launch(launch, buffers, pattern, target):
         for memory in (*used, scratch):
             memory.poison("unpoison")
         scratch.check(f"scratch of {launch.name}, chunk {chunk}")
-        for number, memory in zip(launch.buffers, used):
+        for number, memory in operands.items():
             memory.check(f"buffer {number} of {launch.name}, chunk {chunk}")
 
 
@@ -153,17 +157,24 @@ def run(graph, inputs, pattern, target):
     """The results of a graph as bytes."""
     made = schedule(graph)
     outputs = [ITEM_SIZE[o.node.dtype] * evaluate(prod(o.node.shape), {}) for o in graph.outputs]
-    buffers = []
-    for buffer in made.buffers:
+    buffers = {}
+    for number, buffer in enumerate(made.buffers):
         if buffer.kind == "input":
-            buffers.append(Memory(len(inputs[buffer.where]), pattern, inputs[buffer.where]))
+            buffers[number] = Memory(len(inputs[buffer.where]), pattern, inputs[buffer.where])
         else:
             nbytes = outputs[buffer.where] if buffer.kind == "output" else buffer.where
-            buffers.append(Memory(evaluate(nbytes, {}), pattern))
+            buffers[number] = Memory(evaluate(nbytes, {}), pattern)
     for launch in made.launches:
         assert launch.kernel is not None, launch.routine
+        if evaluate(launch.spare, {}):
+            # Written only to be stored: the first run goes without it, the second one reads it.
+            del buffers[launch.buffers[launch.packing[1]]]
+            if pattern == PATTERNS[0]:
+                continue
+            nbytes = evaluate(launch.spare, {})
+            buffers[launch.buffers[launch.packing[1]]] = Memory(nbytes, pattern)
         run_launch(launch, buffers, pattern, target)
-    results = {b.where: m for b, m in zip(made.buffers, buffers) if b.kind == "output"}
+    results = {b.where: buffers[i] for i, b in enumerate(made.buffers) if b.kind == "output"}
     return [results[i].content.tobytes() for i in range(len(outputs))]
 
 
@@ -171,6 +182,10 @@ def random_bytes(dtype, shape, seed):
     numbers = np.random.default_rng([seed, *shape]).standard_normal(shape)
     if dtype == "bool":
         return (numbers > -1).tobytes()
+    if dtype[0] in "iu":
+        return (numbers * 50).astype(np.int64).astype(f"{dtype[0]}{ITEM_SIZE[dtype]}").tobytes()
+    if dtype[0] == "c":
+        return numbers.astype({"c64": "c8", "c128": "c16"}[dtype]).tobytes()
     if dtype == "bf16":
         return (numbers.astype("f4").view(np.uint32) >> 16).astype(np.uint16).tobytes()
     return numbers.astype({"f16": "f2", "f32": "f4", "f64": "f8"}[dtype]).tobytes()
@@ -321,8 +336,71 @@ def convolution_cases():
         yield Convolution(op, "f32", (1, 2, 4, 5, 6), 3, (3, 3, 3))
 
 
+# ------------------------------------------------------------------------------- products
+
+
+@dataclass(frozen=True)
+class Product:
+    """One batch of matrix products, and what becomes of it."""
+
+    dtypes: tuple[str, str, str]  # left, right, result
+    shape: tuple[int, ...]  # batch, M, K, N
+    transposed: str = ""  # of "a", "b" and "r": whose columns are contiguous
+    epilogue: bool = False
+
+    def operands(self):
+        *batch, m, k, n = self.shape
+        shapes = (*batch, m, k), (*batch, k, n)
+        return [(d, s, name in self.transposed) for d, s, name in zip(self.dtypes, shapes, "ab")]
+
+    def strides(self, shape, transposed):
+        if not transposed:
+            return prims.contiguous_strides(shape)
+        *strides, row, column = prims.contiguous_strides((*shape[:-2], shape[-1], shape[-2]))
+        return (*strides, column, row)
+
+    def graph(self):
+        operands = [
+            prims.input_node(i, dtype, shape, self.strides(shape, transposed))
+            for i, (dtype, shape, transposed) in enumerate(self.operands())
+        ]
+        value = prims.matmul(*operands, dtype=self.dtypes[2])
+        value = prims.neg(value) if self.epilogue else value
+        output = GraphOutput(value, self.strides(value.shape, "r" in self.transposed))
+        return Graph((), tuple(operands), (), (output,), 1)
+
+    def inputs(self):
+        return [random_bytes(d, shape, i) for i, (d, shape, _) in enumerate(self.operands())]
+
+
+def product_cases():
+    """Around the edges of panels, slabs, chunks and segments; few rows, operands packed ahead,
+    transposed ones, few columns, batches; then every way to chain sums."""
+    edges = (1, 1, 1), (3, 129, 65), (13, 127, 31), (15, 130, 33), (29, 2050, 70), (4, 2049, 33)
+    ahead = (150, 136, 270)
+    for shape in (*edges, (40, 50, 3), (2, 15, 131, 34), (2, 3, 5, 9, 7), (7, 0, 5), ahead):
+        for transposed in ("", "b", "ar", "abr"):
+            yield Product(("f32",) * 3, shape, transposed)
+        yield Product(("f32",) * 3, shape, epilogue=True)
+    for dtype in ("f64", "f16", "bf16", "c64", "c128", "i8", "u8", "i16", "i32", "i64"):
+        for shape in (edges[3], ahead) if dtype[0] in "fb" else edges[3:4]:
+            yield Product((dtype,) * 3, shape, "b" if shape is ahead else "r")
+    several = ("f16", "f32"), ("bf16", "bf16"), ("bf16", "f32"), ("i8", "i32"), ("i8", "i8")
+    for dtype, result in several:
+        for shape in (edges[1], edges[3], edges[5], ahead, (40, 50, 3)):
+            for transposed in ("", "b", "r"):
+                yield Product((dtype, dtype, result), shape, transposed)
+    for dtypes in (("u8", "i8", "i32"), ("u8", "u8", "u8"), ("c64",) * 3):
+        for shape, transposed in ((edges[3], "r"), (edges[1], "b"), (ahead, "")):
+            yield Product(dtypes, shape, transposed)
+
+
 # Family of templates -> cases. Every template has some.
-CASES = {"attention": list(attention_cases()), "convolution": list(convolution_cases())}
+CASES = {
+    "attention": list(attention_cases()),
+    "convolution": list(convolution_cases()),
+    "product": list(product_cases()),
+}
 
 
 def check(case):

@@ -30,11 +30,11 @@ from flambeau.compiler.schedule.convolution_problem import (
 )
 from flambeau.compiler.schedule.epilogue import Epilogue, EpilogueBuilder
 from flambeau.compiler.templates.convolution import ConvolutionSettings
+from flambeau.compiler.templates.product import CHUNK
 from flambeau.compiler.templates.tile import Tile
 from flambeau.ir.geometry import contiguous
 from flambeau.ir.node import Node, node
 from flambeau.ir.size import Size, ceildiv, floordiv, maximum, minimum, mul, prod, symbol
-from flambeau.ir.template_product import CHUNK
 from flambeau.prims.convolution import is_depthwise
 
 PANELS = 4  # of a tile, at least, unless there are enough tiles

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from flambeau.compiler import machine
 from flambeau.compiler.machine import Machine
-from flambeau.ir.template_product import CHUNK
+from flambeau.compiler.templates.product import CHUNK
 
 FEWEST = 4  # tiles worth having, however few cores there are
 TILES_PER_CORE = 2

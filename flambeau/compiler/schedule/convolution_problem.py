@@ -9,11 +9,11 @@ from flambeau.compiler.schedule.build import Memory
 from flambeau.compiler.schedule.calls import FLOPS_PER_NANOSECOND, Reads, RoutineCall
 from flambeau.compiler.templates import TEMPLATES
 from flambeau.compiler.templates.convolution import ConvolutionSettings
+from flambeau.compiler.templates.product import CHUNK
 from flambeau.compiler.templates.tile import Tile
 from flambeau.ir.geometry import Shape
 from flambeau.ir.node import ITEM_SIZE, Node
 from flambeau.ir.size import Size, ceildiv, floordiv, maximum, minimum, mul, prod
-from flambeau.ir.template_product import CHUNK
 
 Sizes = dict[str, Size | Shape]
 

@@ -6,57 +6,43 @@ dimension is computed as the product of the transposes: the bits are the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
 
 from flambeau.compiler import machine, targets
 from flambeau.compiler.schedule import product_cut
-from flambeau.compiler.schedule.build import Place
+from flambeau.compiler.schedule.build import Memory, Place
 from flambeau.compiler.schedule.calls import RoutineCall
 from flambeau.compiler.schedule.cluster import Cluster
 from flambeau.compiler.schedule.epilogue import Epilogue, EpilogueBuilder
 from flambeau.compiler.schedule.product_cut import (
     SMALL,
     Problem,
-    at_least,
     candidates,
-    choose,
     model,
-    only_if,
 )
+from flambeau.compiler.templates import TEMPLATES
+from flambeau.compiler.templates.product import KINDS, MOST, PackSettings, ProductSettings
 from flambeau.ir.geometry import Shape, count
-from flambeau.ir.kernel import Kernel, Setting
 from flambeau.ir.node import ITEM_SIZE, Node, node
 from flambeau.ir.size import (
     Size,
     add,
+    at_least,
     ceildiv,
+    choose,
     floordiv,
     maximum,
     minimum,
     mul,
+    only_if,
     prod,
     sub,
     symbol,
 )
-from flambeau.ir.template_product import (
-    ARGUMENTS,
-    CHUNK,
-    GROUPS,
-    MOST,
-    PACK_ARGUMENTS,
-    PITCH,
-    SEGMENT,
-    VECTORS,
-)
 
 WORK = {"f32": 64, "f64": 32, "i32": 32, "i64": 8}  # multiply-adds per nanosecond
-OWN_BUFFERS = 4  # a, b, packed slabs of b, packed panels of a
-
-KINDS = {
-    "f16": "f32", "bf16": "f32", "f32": "f32", "f64": "f64", "c64": "f32", "c128": "f64",
-    "bool": "i32", "u8": "i32", "i8": "i32", "i16": "i32", "i32": "i32", "i64": "i64",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -98,10 +84,13 @@ def product_calls(
     assert value is not None
     batch: Shape = value.attribute("batch")
     dimensions = len(batch)
-    builder = EpilogueBuilder(
-        cluster, stores, reads, (OWN_BUFFERS, len(ARGUMENTS) + 3 * dimensions)
-    )
     a, b = _operands(value, reads)
+    target = targets.current()
+    unit = _unit(a, b, value.dtype, target)
+    settings = ProductSettings(KINDS[value.dtype], unit, dimensions, a.dtype, b.dtype, value.dtype)
+    interface = TEMPLATES["product"].interface(settings, target)
+    own = len(interface.buffers), interface.size_count
+    builder = EpilogueBuilder(cluster, stores, reads, own)
     builder.check_operands([a.place.memory, b.place.memory])
     rows, columns = value.shape[-2:]
     order = tuple(range(dimensions + 2))
@@ -111,9 +100,10 @@ def product_calls(
         and builder.runs_along(order[-2])
     ):
         a, b, rows, columns = b, a, columns, rows
+        settings = replace(settings, a=a.dtype, b=b.dtype)
         order = (*order[:-2], order[-1], order[-2])
     epilogue = builder.finish(order)
-    return _Product(value, a, b, batch, (rows, columns), epilogue, choice).calls()
+    return _Product(value, a, b, settings, (rows, columns), epilogue, choice).calls()
 
 
 def _operands(value: Node, reads: dict[Node, Place]) -> tuple[Operand, Operand]:
@@ -148,19 +138,15 @@ class _Product:
         value: Node,
         a: Operand,
         b: Operand,
-        batch: Shape,
+        settings: ProductSettings,
         extents: tuple[Size, Size],
         epilogue: Epilogue,
         choice: str,
     ) -> None:
-        self.value, self.a, self.b, self.batch, self.epilogue = value, a, b, batch, epilogue
-        self.kind = KINDS[value.dtype]
-        target = targets.current()
-        self.unit = _unit(a, b, value.dtype, target)
-        self.planes = 2 if value.dtype[0] == "c" else 1
-        heights = target.heights if self.planes == 1 else target.complex_heights
-        self.block_rows = heights[0]
-        self.block_columns = VECTORS * target.lanes(ITEM_SIZE[self.kind]) // self.planes
+        self.value, self.a, self.b, self.epilogue = value, a, b, epilogue
+        self.settings, self.batch = settings, value.attribute("batch")
+        self.kind, self.planes = settings.kind, settings.planes
+        self.block_rows, self.block_columns, _ = settings.tile(targets.current())
         self.depth: Size = value.attribute("depth")
         self._cut(*extents, choice)
 
@@ -178,20 +164,39 @@ class _Product:
         swapped = tiling.swapped
         a_row, a_k = choose(swapped, b.outer, a.outer), choose(swapped, b.k, a.k)
         b_column, b_k = choose(swapped, a.outer, b.outer), choose(swapped, a.k, b.k)
-        self.sizes: list[Size] = [
-            self.depth, tiling.height, tiling.width, swapped, tiling.row_tiles, tiling.column_tiles,
-            tiling.tile_columns, tiling.packs_a, add(tiling.packs_b, mul(2, self._spare(b, a))),
-            a_row, a_k, b_k, b_column,
-        ]  # fmt: skip
-        for d, extent in enumerate(self.batch):
-            self.sizes += [extent, a.batch[d], b.batch[d]]
+        self.sizes: dict[str, Size | Shape] = {
+            "depth": self.depth,
+            "height": tiling.height,
+            "width": tiling.width,
+            "swapped": swapped,
+            "row_tiles": tiling.row_tiles,
+            "column_tiles": tiling.column_tiles,
+            "tile_rows": tiling.tile_rows,
+            "tile_columns": tiling.tile_columns,
+            "packs_a": tiling.packs_a,
+            "packs_b": add(tiling.packs_b, mul(2, self._spare(b, a))),
+            "a_row": a_row,
+            "a_k": a_k,
+            "b_k": b_k,
+            "b_column": b_column,
+            **self._dimensions(a, b),
+        }
+
+    def _dimensions(self, *operands: Operand) -> dict[str, Shape]:
+        """Per batch dimension its extent and its strides in operands."""
+        strides = zip(self.batch, *(operand.batch for operand in operands), strict=True)
+        return {"batch": tuple(chain.from_iterable(strides))} if self.batch else {}
 
     def _spare(self, b: Operand, a: Operand) -> Size:
         """1 where slabs of B are read if there are any, but not made for this product alone: with
         few rows that costs more than it gains. Up to MOST rows read B as fast as it lies, unless
-        its columns lie along memory and must be turned (of bytes that costs nothing)."""
+        its columns are contiguous and must be transposed (of bytes that costs nothing)."""
         cut, flag = self.cut, only_if(sub(1, self.cut.packs_b), 1)
-        turned = 0 if self.unit == "quads" else choose(cut.swapped, int(a.k == 1), int(b.k == 1))
+        turned = (
+            0
+            if self.settings.unit == "quads"
+            else choose(cut.swapped, int(a.k == 1), int(b.k == 1))
+        )
         several = maximum(at_least(cut.height, MOST + 1), turned)
         flag = minimum(flag, several, at_least(cut.work, SMALL))
         stays = choose(cut.swapped, int(_is_input(a)), int(_is_input(b)))
@@ -204,13 +209,7 @@ class _Product:
             calls = self._pack_calls(panels, a, b)
             packing += calls
             packed.append(calls[0].memory[1] if calls else self.a.place.memory)
-        return [*packing, self._tiles_call(packed)]
-
-    def _settings(self, part: str, **extra: Setting) -> tuple[tuple[str, Setting], ...]:
-        settings: dict[str, Setting] = {
-            "batch": len(self.batch), "kind": self.kind, "part": part, "unit": self.unit, **extra,
-        }  # fmt: skip
-        return tuple(sorted(settings.items()))
+        return [*packing, self._tiles_call(*packed)]
 
     def _pack_calls(self, panels: bool, operand: Operand, other: Operand) -> list[RoutineCall]:
         """The launches that pack one side of the product, each from one operand: which one it is
@@ -219,7 +218,7 @@ class _Product:
         packs_it, units, extent = cut.packs_b, cut.slabs, cut.width
         if panels:
             packs_it, units, extent = cut.packs_a, cut.panels, cut.height
-        groups = ceildiv(self.depth, GROUPS[self.unit])
+        groups = ceildiv(self.depth, self.settings.group)
         one = prod((self.batches, extent if panels else mul(units, unit), groups, self.planes))
         spared = 0 if panels else self._spare(operand, other)
         spare = only_if(spared, one)
@@ -232,9 +231,8 @@ class _Product:
         for source, flag in ((operand, sub(1, cut.swapped)), (other, cut.swapped)):
             if flag == 0:
                 continue
-            call = self._pack_call(source, memory, panels)
-            sizes = [extent, self.depth, source.outer, source.k, unit, int(not panels)]
-            call.sizes = sizes + call.sizes
+            sizes = {"extent": extent, "depth": self.depth, "unit": unit, "padded": int(not panels)}
+            call = self._pack_call(source, memory, sizes)
             packs = minimum(flag, add(packs_it, minimum(spared, one)))
             call.chunks = mul(self.batches, only_if(packs, units))
             call.work = only_if(flag, floordiv(elements, 4))
@@ -242,78 +240,53 @@ class _Product:
             calls.append(call)
         return calls
 
-    @property
-    def _flips(self) -> bool:
-        """Whether panels are packed with 128 added: the instruction wants one unsigned operand."""
-        signed = self.a.dtype == self.b.dtype == "i8"
-        return self.unit == "quads" and signed and self.value.dtype == "i32"
-
-    def _pack_call(self, source: Operand, memory: tuple[str, object], panels: bool) -> RoutineCall:
+    def _pack_call(self, source: Operand, memory: Memory, sizes: Mapping[str, Size]) -> RoutineCall:
         """Only what decides about the packed bytes is told, so that they serve all products with
-        this operand."""
+        this operand. Signed panels of signed products get 128 added: the instruction takes one
+        unsigned operand."""
+        settings = self.settings
+        signed = settings.unit == "quads" and settings.a == settings.b == "i8"
+        flips = signed and settings.result == "i32" and not sizes["padded"]
+        packing = PackSettings(self.kind, settings.unit, len(self.batch), source.dtype, flips)
+        interface = TEMPLATES["product_pack"].interface(packing, targets.current())
         call = RoutineCall("matmul_pack", packing=(0, 1))
-        for d, extent in enumerate(self.batch):
-            call.sizes += [extent, source.batch[d]]
-        call.add(source.place.memory, mul(source.offset, ITEM_SIZE[source.dtype]))
-        call.add(memory)
-        call.kernel = Kernel(
-            form="template",
-            template="product",
-            parameters=((source.dtype, "r"), (self.kind, "w")),
-            size_count=len(PACK_ARGUMENTS) + len(call.sizes),
-            scalars=(),
-            rows=(),
-            inner=1,
-            body=(),
-            settings=self._settings(
-                "pack", planes=self.planes, stored=source.dtype, flipped=panels and self._flips
-            ),
+        offset = mul(source.offset, ITEM_SIZE[source.dtype])
+        call.bind(
+            interface,
+            {**sizes, "step": source.outer, "k_step": source.k, **self._dimensions(source)},
+            {"operand": (source.place.memory, offset), "packed": (memory, 0)},
         )
+        call.kernel = interface.kernel("product_pack", packing)
         return call
 
-    def _tiles(self, packed: list[tuple[str, Any]]) -> RoutineCall:
-        """The launch of the tiles: its buffers and sizes, its kernel."""
-        call = RoutineCall("matmul_tiles", sizes=list(self.sizes))
-        parameters = [(self.a.dtype, "r"), (self.b.dtype, "r")]
-        for operand in (self.a, self.b):
-            call.add(operand.place.memory, mul(operand.offset, ITEM_SIZE[operand.dtype]))
-        for memory in packed:
-            call.add(memory)
-            parameters.append((self.kind if memory[0] == "temporary" else self.a.dtype, "r"))
-        epilogue = self.epilogue
-        batch_extents = [symbol(f"n{len(ARGUMENTS) + 3 * d}") for d in range(len(self.batch))]
-        call.kernel = Kernel(
-            form="template",
-            template="product",
-            parameters=(*parameters, *epilogue.parameters),
-            size_count=len(self.sizes) + len(epilogue.sizes),
+    def _tiles_call(self, slabs: Memory, panels: Memory) -> RoutineCall:
+        """The launch of the tiles."""
+        call, epilogue = RoutineCall("matmul_tiles"), self.epilogue
+        interface = TEMPLATES["product"].interface(self.settings, targets.current())
+        operands = {
+            name: (operand.place.memory, mul(operand.offset, ITEM_SIZE[operand.dtype]))
+            for name, operand in (("a", self.a), ("b", self.b))
+        }
+        call.bind(interface, self.sizes, {**operands, "slabs": (slabs, 0), "panels": (panels, 0)})
+        first = interface.size_count - 3 * len(self.batch)
+        extents = [symbol(f"n{first + 3 * d}") for d in range(len(self.batch))]
+        for buffer in epilogue.memory:
+            call.add(buffer)
+        call.sizes += epilogue.sizes
+        call.scalars = list(epilogue.arguments)
+        kernel = interface.kernel("product", self.settings)
+        call.kernel = replace(
+            kernel,
+            parameters=(*kernel.parameters, *epilogue.parameters),
+            size_count=len(call.sizes),
             scalars=epilogue.scalars,
-            rows=(*batch_extents, symbol("n1")),
+            rows=(*extents, symbol("n1")),
             inner=symbol("n2"),
             body=epilogue.body,
-            settings=self._settings(
-                "tiles", a=self.a.dtype, b=self.b.dtype, result=self.value.dtype
-            ),
         )
-        return call
-
-    def _tiles_call(self, packed: list[tuple[str, Any]]) -> RoutineCall:
-        call = self._tiles(packed)
-        for buffer in self.epilogue.memory:
-            call.add(buffer)
-        call.sizes += self.epilogue.sizes
-        call.scalars = list(self.epilogue.arguments)
         call.chunks = mul(self.batches, mul(self.cut.row_tiles, self.cut.column_tiles))
         work = floordiv(mul(self.cut.work, self.batches), WORK[self.kind])
-        call.work = add(work, self.epilogue.work)
-        pitch = add(self.cut.tile_columns, PITCH)
-        own = only_if(sub(1, self.cut.packs_a), mul(self.cut.tile_rows, CHUNK))
-        few = mul(MOST, add(SEGMENT, mul(2, pitch)))
-        sums = mul(self.cut.tile_rows, pitch)
-        segment = only_if(at_least(self.depth, SEGMENT + 1), sums)
-        room = add(add(sums, segment), CHUNK * self.block_columns)
-        numbers = mul(self.planes, add(room, maximum(own, few)))
-        call.scratch = mul(ITEM_SIZE[self.kind], numbers)
+        call.work = add(work, epilogue.work)
         return call
 
 

@@ -14,8 +14,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from flambeau.compiler.machine import Machine
-from flambeau.ir.size import Size, add, ceildiv, floordiv, maximum, minimum, mul, prod, sub
-from flambeau.ir.template_product import CHUNK, FEW, PITCH
+from flambeau.compiler.templates.product import CHUNK, FEW, PITCH
+from flambeau.ir.size import (
+    ENDLESS,
+    Size,
+    add,
+    at_least,
+    ceildiv,
+    choose,
+    maximum,
+    minimum,
+    mul,
+    only_if,
+    prod,
+    sub,
+)
 
 SMALL = 1 << 20  # multiply-adds: below, packing ahead and sharing costs more than it saves
 FEW_COLUMNS = 1024  # of a tile with few rows, at most
@@ -25,7 +38,6 @@ LEAST_PANELS = 4
 LEAST_TILES = 8
 TILES_PER_CORE = 4  # of a large product: the last ones to finish are short
 IN_PLACE_PANELS = 5  # up to so many read B where it lies as fast as they pack it
-ENDLESS = 1 << 40  # more than any extent
 
 
 @dataclass(frozen=True)
@@ -78,7 +90,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Cut:
-    """A product in tiles; the names are those of `ir/template_product.py`."""
+    """A product in tiles; the names are those of `templates/product.py`."""
 
     height: Size
     width: Size
@@ -123,26 +135,6 @@ def candidates(default: Blocking) -> dict[str, Blocking]:
 
 
 CANDIDATES = tuple(candidates(Blocking(0, 0, 0)))
-
-# Conditions are sizes that are 0 or 1. They are combined by minima and maxima, which stay one atom:
-# products of sums of them would be multiplied out.
-
-
-def at_least(size: Size, limit: Size) -> Size:
-    """1 where size >= limit, else 0; the limit is positive."""
-    return minimum(1, floordiv(size, limit))
-
-
-def only_if(flag: Size, size: Size) -> Size:
-    """The size where the flag is set, else 0."""
-    return minimum(size, mul(flag, ENDLESS))
-
-
-def choose(flag: Size, if_set: Size, otherwise: Size) -> Size:
-    """One of two sizes."""
-    if isinstance(flag, int):
-        return if_set if flag else otherwise
-    return add(otherwise, mul(flag, sub(if_set, otherwise)))
 
 
 def cut(problem: Problem, blocking: Blocking) -> Cut:
@@ -218,10 +210,7 @@ __all__ = [
     "Blocking",
     "Cut",
     "Problem",
-    "at_least",
     "candidates",
-    "choose",
     "cut",
     "model",
-    "only_if",
 ]

@@ -23,9 +23,9 @@ from flambeau.compiler.schedule.convolution_problem import (
     tile_of,
 )
 from flambeau.compiler.templates.convolution import FACTORS, PAD, SQUARES
+from flambeau.compiler.templates.product import CHUNK
 from flambeau.ir.node import Node, node
 from flambeau.ir.size import Size, ceildiv, floordiv, maximum, minimum, mul, prod
-from flambeau.ir.template_product import CHUNK
 
 PANELS = 4  # of a tile, at least, unless there are enough tiles
 GRADIENT_ROWS = 84  # of a tile of a gradient of the weight, at most

@@ -20,9 +20,9 @@ from flambeau.compiler.templates.interface import (
     SizeArgument,
     Template,
 )
+from flambeau.compiler.templates.product import CHUNK
 from flambeau.compiler.templates.tile import Tile
 from flambeau.ir.size import Size, mul, symbol
-from flambeau.ir.template_product import CHUNK
 
 CHAIN = 64  # elements of a sum over (channel, tap), or pairs of them, that are one chain: canonical
 SQUARES_CHAIN = 32  # channels of a sum of Winograd's algorithm that are one chain: canonical

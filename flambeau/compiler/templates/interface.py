@@ -10,7 +10,7 @@ This package knows `ir` and targets, and neither the scheduler nor a printer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Generic, NamedTuple, TypeVar
 
@@ -209,6 +209,7 @@ class Template(NamedTuple, Generic[C]):
             are the other ones; None: the scheduler has a function of its own.
         names: what the file `kernels/<name>.c.in` is filled in with; None: a printer of its own,
             `c_template_<family>`, prints the kernel.
+        body: of a kernel of samples without one, kernels with bodies; None: it is complete.
     """
 
     name: str
@@ -217,6 +218,14 @@ class Template(NamedTuple, Generic[C]):
     samples: Callable[[], Iterable[C]]
     launch: Callable[[Node], Launch[C]] | None = None
     names: Callable[[C, Target], Mapping[str, str | int]] | None = None
+    body: Callable[[Kernel], Iterable[Kernel]] | None = None
+
+    def kernels(self, target: Target) -> Iterator[Kernel]:
+        """The kernels of the samples that suit a target."""
+        for settings in self.samples():
+            if settings.suits(target):
+                kernel = self.interface(settings, target).kernel(self.name, settings)
+                yield from [kernel] if self.body is None else self.body(kernel)
 
     def of(self, kernel: Kernel, target: Target) -> Interface:
         """The interface of a kernel of this template."""

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from flambeau.compiler.targets import Target
 from flambeau.ir.node import ITEM_SIZE
-from flambeau.ir.template_product import VECTORS
+
+VECTORS = 2  # of a row of the micro-kernel's block
 
 
 class Tile(NamedTuple):
@@ -23,10 +24,11 @@ class Tile(NamedTuple):
     lanes: int
 
     @staticmethod
-    def of(dtype: str, target: Target) -> Tile:
-        """The tile of real numbers."""
+    def of(dtype: str, target: Target, planes: int = 1) -> Tile:
+        """The tile of real numbers, or of complex ones of two planes."""
         lanes = target.lanes(ITEM_SIZE[dtype])
-        return Tile(target.heights[0], VECTORS * lanes, lanes)
+        heights = target.heights if planes == 1 else target.complex_heights
+        return Tile(heights[0], VECTORS * lanes // planes, lanes)
 
 
-__all__ = ["Tile"]
+__all__ = ["VECTORS", "Tile"]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from flambeau.compiler.codegen.c.kernels.c_micro import listed
 from flambeau.compiler.codegen.c.template import Value, render
-from flambeau.ir.template_product import MOST, SEGMENT
+from flambeau.compiler.templates.product import MOST, SEGMENT
 
 HEIGHTS = (4, 2, 1)
 DEEP = 4 * SEGMENT  # bytes of a row of A that are copied at a time

@@ -23,7 +23,7 @@ from flambeau.compiler.codegen.c.kernels.c_micro import CHUNK, Micro, listed, tr
 from flambeau.compiler.codegen.c.printer.c_types import MEMORY_KIND
 from flambeau.compiler.codegen.c.template import Value, render
 from flambeau.compiler.targets import Target
-from flambeau.ir.template_product import MOST, SEGMENT
+from flambeau.compiler.templates.product import MOST, SEGMENT
 
 
 def few_rows(micro: Micro, stored: str, target: Target) -> str:

@@ -51,7 +51,8 @@ from flambeau.compiler.codegen.c.printer.c_forms import SYMBOL
 from flambeau.compiler.codegen.c.printer.c_types import MEMORY_KIND, kind_bits
 from flambeau.compiler.codegen.c.template import Value, render
 from flambeau.compiler.targets import Target
-from flambeau.ir.template_product import CHUNK, VECTORS
+from flambeau.compiler.templates.product import CHUNK
+from flambeau.compiler.templates.tile import VECTORS
 
 PREFETCH = 12  # rows of b: those of an unpacked b lie too far apart for the hardware to guess
 

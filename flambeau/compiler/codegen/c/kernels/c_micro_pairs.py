@@ -27,7 +27,7 @@ from flambeau.compiler.codegen.c.kernels.c_micro import Micro, listed, transposi
 from flambeau.compiler.codegen.c.printer.c_types import MEMORY_KIND, kind_bits
 from flambeau.compiler.codegen.c.template import Value, render
 from flambeau.compiler.targets.description import Target
-from flambeau.ir.template_product import CHUNK
+from flambeau.compiler.templates.product import CHUNK
 
 
 def statement(target: Target, operation: str, kind: str, **operands: str) -> str:
@@ -150,7 +150,6 @@ class Quads(Groups):
     @staticmethod
     def for_operands(a: str, b: str, result: str, target: Target) -> Quads:
         """The micro-kernels for operands of bytes."""
-        assert quads_suit(a, b, result)
         wide = result == "i32"
         quads = Quads.for_packing(wide and a == b == "i8", target)
         return replace(quads, signed_left=wide and (a, b) == ("i8", "u8"))
@@ -180,12 +179,4 @@ class Quads(Groups):
         return super().packing_name(stored) + ("_left" if left and self.biased else "")
 
 
-def quads_suit(a: str, b: str, result: str) -> bool:
-    """Whether quads of bytes give a product of these dtypes."""
-    bytes_of_both = {a, b} <= {"i8", "u8"}
-    return bytes_of_both and (
-        result in ("i8", "u8") or (result == "i32" and (a, b) != ("u8", "u8"))
-    )
-
-
-__all__ = ["Groups", "Pairs", "Quads", "narrowing", "quads_suit", "statement"]
+__all__ = ["Groups", "Pairs", "Quads", "narrowing", "statement"]

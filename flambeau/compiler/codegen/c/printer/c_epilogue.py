@@ -7,6 +7,8 @@ pass of their own over memory.
 
 from __future__ import annotations
 
+import re
+
 from flambeau.compiler.codegen.c.printer.c_forms import SYMBOL, FormPrinter
 from flambeau.compiler.codegen.c.printer.c_types import MEMORY_KIND
 from flambeau.compiler.targets import Target
@@ -33,8 +35,9 @@ class EpiloguePrinter(FormPrinter):
             f"static void {EPILOGUE}(char *const *p, const long long *n, const fb_scalar *x, {axes}"
             f"long long first, long long inner, const {kind}x1 *result) {{"
         ]
-        if self.kernel.size_count:
-            names = ", ".join(f"n{i} = n[{i}]" for i in range(self.kernel.size_count))
+        used = set(re.findall(r"\bn(\d+)\b", "\n".join(self.row.lines)))
+        if used:
+            names = ", ".join(f"n{i} = n[{i}]" for i in sorted(map(int, used)))
             lines.append(f"  const long long {names};")
         return "\n".join([*lines, *self.row.lines, "}"]) + "\n"
 

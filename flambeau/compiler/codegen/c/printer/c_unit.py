@@ -25,6 +25,9 @@ _FUNCTION = re.compile(
     r"(?:[^\n]*\}|.*?\n\})\n",
     re.MULTILINE | re.DOTALL,
 )
+_STRUCT = re.compile(
+    rf"^typedef struct {{\n.*?\n}} (?P<name>{SYMBOL}_\w+);\n", re.MULTILINE | re.DOTALL
+)
 
 
 def called(texts: Iterable[str]) -> Iterator[str]:
@@ -38,7 +41,7 @@ def _shared_apart(text: str, shared: dict[str, str]) -> str:
     Panels of products are packed, and few rows multiplied, by functions that many kernels have in
     common and that take the compiler most of its time. A function that is marked FB_SHARED is never
     inlined, so that a kernel's speed does not depend on its neighbours; it and the small ones that
-    it calls are known by their text, if that names nothing else of the kernel's own.
+    it calls, and structs, are known by their text, if that names nothing else of the kernel's own.
 
     Args:
         text: of `print_kernel`.
@@ -46,7 +49,7 @@ def _shared_apart(text: str, shared: dict[str, str]) -> str:
     """
     if "FB_SHARED" not in text:
         return text
-    functions = {match["name"]: match[0] for match in _FUNCTION.finditer(text)}
+    functions = {m["name"]: m[0] for form in (_STRUCT, _FUNCTION) for m in form.finditer(text)}
     marked = [name for name, body in functions.items() if body.startswith("FB_SHARED")]
     reached = set()
     while marked:
@@ -77,7 +80,7 @@ def _shared_function(name: str, body: str, callees: tuple[tuple[str, str], ...])
     plain = _OWN_NAME.sub(lambda own: names.get(own[0], own[0]), body)
     digest = blake2b(plain.encode(), digest_size=6).hexdigest()
     renamed = f"fb_shared_{digest}{name.removeprefix(SYMBOL)}"
-    return renamed, plain.replace(f"{name}(", f"{renamed}(")
+    return renamed, re.sub(rf"\b{name}\b", renamed, plain)
 
 
 def render(kernels: Sequence[tuple[str, str]], target: Target) -> str:
