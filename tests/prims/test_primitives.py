@@ -9,7 +9,7 @@ from flambeau import prims
 from flambeau.derivation import replay
 from flambeau.prims import NOT_DIFFERENTIABLE, PRIMITIVES
 from flambeau.prims.common import DIFFERENTIABLE
-from flambeau.prims.record import Linearity
+from flambeau.prims.record import Linearity, bind
 from tests.prims.graph_interpreter import NUMPY, run_nodes
 
 IR_NAME = dict(bool="bool", int32="i32", int64="i64", float64="f64", complex128="c128")
@@ -295,6 +295,15 @@ def test_operators_broadcast_but_do_not_promote():
         x + prims.full(1.0, (4,), "f32")
     with pytest.raises(TypeError, match=r"\[full\] 0.5 is no i64"):
         prims.iota((3,), 0) * 0.5
+
+
+@pytest.mark.parametrize("op", ["convolution", "convolution_input", "convolution_weight"])
+def test_squares_are_of_float32(op):
+    """The kernels of Winograd's algorithm hold a panel of rows in one vector."""
+    x, w = (prims.input_node(i, "f64", (32, 32, 3, 3), (288, 9, 3, 1)) for i in (0, 1))
+    geometry = {name: (1, 1) for name in ("stride", "low", "dilation")}
+    with pytest.raises(TypeError, match=rf"\[{op}\] not defined for f64"):
+        bind(op, x, w, **geometry, groups=1, method="winograd", size=(3, 3))
 
 
 def test_torch_conventions_of_gradients():
