@@ -9,9 +9,9 @@ from kernel_reference import N0, NUMPY, R, const, decode, encode, op, run
 
 from flambeau.compiler import codegen, targets
 from flambeau.compiler.codegen.c.printer.c_printer import print_kernel
-from flambeau.compiler.codegen.c.printer.c_spelling import SPELLING
 from flambeau.ir import kernel as K
 from flambeau.ir.kernel import Kernel, Pass
+from flambeau.ir.spelling import SPELLINGS
 from flambeau.prims.record import PRIMITIVES
 from flambeau.runtime import settings
 
@@ -20,10 +20,10 @@ FLOATS = ("f32", "f64", "f16", "bf16")
 INTEGERS = ("u8", "i8", "i16", "i32", "i64")
 DTYPES = (*FLOATS, *INTEGERS, "bool")
 BOOL_RESULT = {"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "signbit"}
-# No public op of these is exact, or NumPy has none: values are compared elsewhere (test_cmath).
+# No public op of these is exact, or NumPy has none: values: see test_elementary.
 INEXACT = {
-    name for name, templates in SPELLING.items()
-    if "f" in templates and templates["f"].startswith("fb_")
+    name for name, spelling in SPELLINGS.items()
+    if spelling.c.get("f", "").startswith("fb_")
     and name not in ("abs", "sqrt", "floor", "ceil", "trunc", "round", "copysign", "sign",
                      "maximum", "minimum", "fmod")
 }  # fmt: skip
@@ -68,19 +68,19 @@ def values_of(dtype, name, operand):
 
 
 def operand_count(name):
-    texts = SPELLING[name].values()
+    texts = SPELLINGS[name].c.values()
     return max(
         i for i, mark in enumerate(("{a}", "{b}", "{c}"), 1) if any(mark in t for t in texts)
     )
 
 
 def cases():
-    for name, templates in SPELLING.items():
+    for name, spelling in SPELLINGS.items():
         if name == "where":
             continue
         for dtype in (*FLOATS, *INTEGERS, "bool"):
             group = "b" if dtype == "bool" else "f" if dtype in FLOATS else "i"
-            if group in templates:
+            if group in spelling.c:
                 yield name, dtype
 
 

@@ -61,7 +61,7 @@ def test_each_compiles_with_its_needs_alone(lanes):
 def test_callees_stand_before_callers():
     texts = library.definitions(["fb_pow_f32x8", "fb_tanh_f32x8"], targets.current())
     defined: set[str] = set()
-    for text in texts:
+    for text, _, _ in texts:
         names = NAME.findall(text)
         defined.add(names[0] if text.startswith("#define") else re.search(r"(fb_\w+)\(", text)[1])
         assert set(names) <= defined

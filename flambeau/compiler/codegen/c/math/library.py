@@ -29,36 +29,30 @@ and as conditions `scalar` (one lane), `signed`, `unsigned`, `float`, `double`, 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from flambeau.compiler.codegen.c.math.records import HELPERS, Helper
+from flambeau.compiler.codegen.c.math.records import HELPERS, NUMBERS, Helper
 from flambeau.compiler.codegen.c.template import SUFFIX, Template, Value, helpers
 from flambeau.compiler.targets.description import Target
 
 FOLDER = Path(__file__).parent
-LANES = (1, 2, 4, 8, 16)
-C_TYPES = {
-    "f32": "float",
-    "f64": "double",
-    "i8": "signed char",
-    "u8": "unsigned char",
-    "i16": "short",
-    "u16": "unsigned short",
-    "i32": "int",
-    "u32": "unsigned",
-    "i64": "long long",
-    "u64": "unsigned long long",
-}
+_NUMBERS = "float,double,signed char,short,int,long long"
+_UNSIGNED = ",unsigned char,unsigned short,unsigned,unsigned long long"
+C_TYPES = dict(zip(NUMBERS, (_NUMBERS + _UNSIGNED).split(",")))
+_TYPE = re.compile(f"(?:{'|'.join([*C_TYPES, 'u128'])})x\\d+")
+_CALL = re.compile(r"fb_[a-z]\w*x\d+")
 _OWN = ("fb_kernel", "fb_shared")  # names that begin so are functions of kernels
 
 
 class Definition(NamedTuple):
-    """The C text of a helper, and the names of the helpers that it calls."""
+    """The C text of a helper, the names of those that it calls, and the types that it uses."""
 
     text: str
     needs: tuple[str, ...]
+    types: frozenset[str]
 
 
 def parse(name: str) -> tuple[str, str, int] | None:
@@ -103,17 +97,16 @@ def definition(name: str, target: Target) -> Definition | None:
         return None
     stem, kind, lanes = parts
     helper = find(stem, kind, lanes)
-    names = dict(helper.names)
-    if helper.names_of is not None:
-        names |= helper.names_of(kind, lanes)
-    common = {**_names(kind, lanes), "name": stem}
-    native = None if helper.native is None else helper.native(target, kind, lanes)
-    common["instruction"], common["native"] = native or ("", 0)
-    common["loops"] = native is not None and not native[0]
+    own = helper.names_of(kind, lanes) if helper.names_of else {}
+    native = helper.native(target, kind, lanes) if helper.native else None
+    instruction, usable = native or ("", 0)
+    loops = native is not None and not instruction
+    chosen = {"name": stem, "instruction": instruction, "native": usable, "loops": loops}
+    common = {**_names(kind, lanes), **chosen, **own}
     calls: dict[str, None] = {}
-    text = load(helper.file)[helper.section].render(names, common, calls)
+    text = load(helper.file)[helper.section].render(helper.names, common, calls)
     needs = tuple(call for call in calls if call != name and parse(call) is not None)
-    return Definition(text, needs)
+    return Definition(text, needs, types_in(text))
 
 
 @functools.cache
@@ -163,9 +156,9 @@ def names_of(lanes: int) -> list[str]:
     ]
 
 
-def definitions(names: Iterable[str], target: Target) -> list[str]:
-    """The texts of helpers and of all that they need, callees first."""
-    ordered: dict[str, str] = {}
+def definitions(names: Iterable[str], target: Target) -> list[Definition]:
+    """Helpers and all that they need, callees first."""
+    ordered: dict[str, Definition] = {}
     seen: set[str] = set()
     stack = [(name, False) for name in names]
     stack.reverse()
@@ -175,7 +168,7 @@ def definitions(names: Iterable[str], target: Target) -> list[str]:
         if entry is None:
             continue
         if complete:
-            ordered[name] = entry.text
+            ordered[name] = entry
         elif name not in seen:
             seen.add(name)
             stack.append((name, True))
@@ -183,20 +176,31 @@ def definitions(names: Iterable[str], target: Target) -> list[str]:
     return list(ordered.values())
 
 
-def head(types: Iterable[tuple[str, str]]) -> str:
-    """The beginning of a translation unit that uses some types, given by kind and lanes."""
-    used = dict.fromkeys(types)
-    numbers = {kind: None for kind, lanes in used if lanes != "1"} | {k: None for k, _ in used}
+def calls_in(text: str) -> tuple[str, ...]:
+    """The names in a C text that can be helpers', in order."""
+    return tuple(dict.fromkeys(_CALL.findall(text)))
+
+
+def types_in(text: str) -> frozenset[str]:
+    """The names of the types that a C text uses."""
+    return frozenset(_TYPE.findall(text))
+
+
+@functools.lru_cache(maxsize=256)
+def head(types: frozenset[str]) -> str:
+    """The beginning of a translation unit that uses some types."""
+    pairs = sorted(tuple(name.split("x")) for name in types)
+    numbers = dict.fromkeys(kind for kind, _ in pairs)
     return load("unit")["unit"].render(
         {
-            "numbers": [(f"{kind}x1", C_TYPES[kind]) for kind in numbers if kind in C_TYPES],
-            "vectors": [_vector(kind, int(lanes)) for kind, lanes in sorted(used) if lanes != "1"],
+            "numbers": [(f"{kind}x1", C_TYPES[kind]) for kind in numbers if kind != "u128"],
+            "vectors": [_vector(kind, int(lanes)) for kind, lanes in pairs if lanes != "1"],
             "opaque": "u128" in numbers,
         }
     )
 
 
-def _vector(kind: str, lanes: int) -> tuple[str, Value, Value, Value]:
+def _vector(kind: str, lanes: int) -> Value:
     """The name of a vector type, its elements, their alignment, and its size."""
     size = int(kind[1:]) // 8
     if kind == "u128":

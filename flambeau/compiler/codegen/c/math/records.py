@@ -9,7 +9,7 @@ helpers it needs is what its text calls.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from flambeau.compiler.codegen.c.printer.c_reductions import OPERATORS, identity
 from flambeau.compiler.codegen.c.template import Condition, Value
@@ -21,12 +21,11 @@ Names = Mapping[str, Value]
 Native = Callable[[Target, str, int], "tuple[str, Value] | None"]
 
 FLOATS = ("f32", "f64")
-INTEGERS = tuple(f"{letter}{bits}" for bits in (8, 16, 32, 64) for letter in "iu")
+INTEGERS = tuple(f"{letter}{bits}" for letter in "iu" for bits in (8, 16, 32, 64))
 NUMBERS = FLOATS + INTEGERS
 MEMORY = (*NUMBERS, "u128")
 
 PITCH = TILE_BLOCK + 16  # rows of transposed tiles start in different sets of the cache
-TREE = 32  # lanes that a reduction's tree combines
 
 
 @dataclass(frozen=True)
@@ -40,18 +39,18 @@ class Helper:
         one: whether it is for one lane.
         many: whether it is for vectors.
         names: what its text is filled in with.
-        names_of: likewise, by kind and lanes.
+        names_of: names that depend on kind and lanes, of which a text uses some.
         native: the target's instruction, as C, and when it can be used.
     """
 
     file: str
     section: str
     kinds: tuple[str, ...]
-    one: bool = True
-    many: bool = True
-    names: Names = field(default_factory=dict)
-    names_of: Callable[[str, int], Names] | None = None
-    native: Native | None = None
+    one: bool
+    many: bool
+    names: Names
+    names_of: Callable[[str, int], Names] | None
+    native: Native | None
 
     def covers(self, kind: str, lanes: int) -> bool:
         """Whether it is for this kind and lane count."""
@@ -59,7 +58,6 @@ class Helper:
 
 
 HELPERS: dict[str, list[Helper]] = {}
-_NO_NAMES: Names = {}
 
 
 def _define(
@@ -67,7 +65,7 @@ def _define(
     file: str,
     kinds: Iterable[str],
     section: str = "",
-    names: Names = _NO_NAMES,
+    names: Names | None = None,
     *,
     one: bool = True,
     many: bool = True,
@@ -76,7 +74,8 @@ def _define(
 ) -> None:
     """Records helpers: each has a section of its name, or all share one."""
     for stem in stems.split():
-        record = Helper(file, section or stem, tuple(kinds), one, many, names, names_of, native)
+        place, filled = (file, section or stem, tuple(kinds)), names or {}
+        record = Helper(*place, one, many, filled, names_of, native)
         HELPERS.setdefault(stem, []).append(record)
 
 
@@ -192,7 +191,7 @@ def _division(name: str) -> Callable[[str, int], Names]:
             "floors": "wrong" in _RESULTS.get(name, ""),
             "remains": _RESULTS.get(name) != "q",
             "result": _RESULTS.get(name, ""),
-            "loops": kind != "i32" or not by_doubles,
+            "general": kind != "i32" or not by_doubles,
         }
 
     return names
@@ -217,35 +216,20 @@ for _name in ("f16", "bf16"):
 
 
 def _to_integer(bits: int) -> Callable[[str, int], Names]:
-    suffix = "ll" if bits == 64 else ""
+    least = f"(-{(1 << (bits - 1)) - 1}{'ll' if bits == 64 else ''} - 1)"
+    top_bit = f"0x{1 << (bits - 1):x}{'ull' if bits == 64 else 'u'}"
 
     def names(kind: str, lanes: int) -> Names:
-        return {
-            "wide": f"i{bits}x{lanes}",
-            "bound": f"({kind}x1)0x1p{bits - 1}",
-            "beyond": kind == "f64" and bits == 32,
-            "least": f"(-{(1 << (bits - 1)) - 1}{suffix} - 1)",
-        }
-
-    return names
-
-
-def _to_unsigned(bits: int) -> Callable[[str, int], Names]:
-    def names(kind: str, lanes: int) -> Names:
-        return {
-            "to_bits": bits,
-            "wide": f"u{bits}x{lanes}",
-            "signed_wide": f"i{bits}x{lanes}",
-            "bound": f"({kind}x1)0x1p{bits - 1}",
-            "top_bit": f"0x{1 << (bits - 1):x}{'ull' if bits == 64 else 'u'}",
-        }
+        own: Names = {"wide": f"i{bits}x{lanes}", "unsigned_wide": f"u{bits}x{lanes}"}
+        limits: Names = {"least": least, "top_bit": top_bit, "beyond": kind == "f64" and bits == 32}
+        return {**own, **limits, "to_bits": bits, "bound": f"({kind}x1)0x1p{bits - 1}"}
 
     return names
 
 
 for _bits in (32, 64):
     _define(f"toint{_bits}", "conversion", FLOATS, "toint", names_of=_to_integer(_bits))
-    _define(f"tounsigned{_bits}", "conversion", FLOATS, "tounsigned", names_of=_to_unsigned(_bits))
+    _define(f"tounsigned{_bits}", "conversion", FLOATS, "tounsigned", names_of=_to_integer(_bits))
 
 
 def _define_minifloat(name: str, form: Minifloat) -> None:
@@ -324,7 +308,7 @@ def _order(operation: str) -> Callable[[str, int], Names]:
 
 def _tree(kind: str, lanes: int) -> Names:
     """The steps of a tree: the vectors that are combined, then rotations of the last one."""
-    folds, step = [], TREE // lanes // 2
+    folds, step = [], 32 // lanes // 2
     while step:
         folds += [(i, i + step) for i in range(step)]
         step //= 2

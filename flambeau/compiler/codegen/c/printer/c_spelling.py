@@ -1,14 +1,17 @@
 """How C spells pointwise primitives: what this back end makes of the records' spellings.
 
-`SPELLING` is a view of the records; what they leave to the printer (casts, halves) is here.
+What the records leave to the printer (casts, halves) is here. `spell` gives a primitive on some
+dtypes and a lane count as an expression, with the helpers that it calls.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from flambeau.compiler.codegen.c.math import library
 from flambeau.compiler.codegen.c.printer.c_types import (
     HALVES,
     Lanes,
@@ -17,28 +20,9 @@ from flambeau.compiler.codegen.c.printer.c_types import (
     signed_kind,
 )
 from flambeau.ir.dtypes import MINIFLOATS
-from flambeau.ir.kernel import CONST, INDEX, KEPT, LOAD, REDUCED, SCALAR
-from flambeau.ir.node import Node
-from flambeau.ir.spelling import FEW, MANY, ONE, SPELLINGS
-
-
-class _TemplatesOfC(Mapping[str, Mapping[str, str]]):
-    """The records' C templates, by primitive and dtype class; absent where the printer decides."""
-
-    def __getitem__(self, name: str) -> Mapping[str, str]:
-        templates = SPELLINGS[name].c
-        if not templates:
-            raise KeyError(name)
-        return templates
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for name, spelling in SPELLINGS.items() if spelling.c)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-SPELLING = _TemplatesOfC()
+from flambeau.ir.kernel import CONST, INDEX, KEPT, LOAD, REDUCED, SCALAR, reduced
+from flambeau.ir.node import Node, node
+from flambeau.ir.spelling import FEW, MANY, ONE, SPELLINGS, spelling_of
 
 # Values that only kernels have.
 _LENGTHS = {INDEX.name: FEW, **{form.name: ONE for form in (LOAD, CONST, REDUCED, KEPT, SCALAR)}}
@@ -72,7 +56,7 @@ def resize_mask(expression: str, from_bits: int, to_bits: int, lanes: int) -> st
 
 @functools.lru_cache(maxsize=4096)
 def _template(op: str, group: str, dtype: str) -> str:
-    text = SPELLING.get(op, {}).get(group)
+    text = spelling_of(op).c.get(group)
     if text is None:
         raise unsupported(op, dtype)
     return text
@@ -108,7 +92,7 @@ class Speller:
         if template[0] == "?":
             bits = kind_bits(kind)
             return resize_mask(f"(i{bits}x{count})({text})", bits, self.lanes.mask_bits, count)
-        if node.dtype in HALVES and not SPELLINGS[node.op].exact:
+        if node.dtype in HALVES and not spelling_of(node.op).exact:
             return self.round_half(text, node.dtype)
         return text
 
@@ -211,3 +195,38 @@ _SPECIAL: dict[str, Callable[[Speller, Node, list[str]], str | None]] = {
     "nextafter": Speller._next,
     "where": Speller._where,
 }
+
+
+class Spelled(NamedTuple):
+    """A primitive in C.
+
+    Attributes:
+        text: an expression over `a`, `b`, `c`.
+        types: C types of these operands.
+        type: C type of the result.
+        helpers: names of the helper functions in the text; `library.definitions` defines them.
+    """
+
+    text: str
+    types: tuple[str, ...]
+    type: str
+    helpers: tuple[str, ...]
+
+
+def spell(primitive: str, operands: Sequence[str], result: str, lanes: Lanes) -> Spelled:
+    """How C computes a pointwise primitive.
+
+    Args:
+        primitive: its name.
+        operands: the dtypes of its operands.
+        result: the dtype of its result.
+        lanes: of the vectors; values of half types are float32, and bools masks (`c_types`).
+
+    Raises:
+        NotImplementedError: the C printer does not spell it for these dtypes.
+    """
+    leaves = [reduced(name, dtype) for name, dtype in zip("abc", operands)]
+    value = node(primitive, leaves, (), result)
+    text = Speller(lanes).spell(value, list("abc"[: len(leaves)]))
+    types = tuple(lanes.type(dtype) for dtype in operands)
+    return Spelled(text, types, lanes.type(result), library.calls_in(text))

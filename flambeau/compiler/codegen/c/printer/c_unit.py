@@ -1,23 +1,21 @@
 """Translation units: the C text of kernels together with exactly the helpers they call.
 
-Kernels call vector types' helpers and elementary functions by name, `fb_<stem>_<kind>x<lanes>`.
-`render` looks every such name up, with what it calls in turn, and puts definitions before uses, so
-that a unit holds nothing that it does not need: text costs compile time.
+Kernels call helper functions by name, `fb_<stem>_<kind>x<lanes>`. `render` puts the definitions of
+these in front, with those of all that they need (`math.library`), and the types in use: a unit
+holds nothing else, since text costs compile time.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 from flambeau.compiler.cache import blake2b
 from flambeau.compiler.codegen.c.math import library
 from flambeau.compiler.codegen.c.printer.c_forms import SYMBOL
 from flambeau.compiler.targets.description import Target
 
-_NAME = re.compile(r"\bfb_[a-z]\w*\b")
-_TYPE = re.compile(r"\b([fiu]\d+)x(\d+)\b")
 _OWN = re.compile(rf"\b{SYMBOL}(?=\(|_)")  # the kernel, and functions of its own: fb_kernel_*
 _OWN_NAME = re.compile(rf"\b{SYMBOL}\w*")
 _FUNCTION = re.compile(
@@ -28,11 +26,6 @@ _FUNCTION = re.compile(
 _STRUCT = re.compile(
     rf"^typedef struct {{\n.*?\n}} (?P<name>{SYMBOL}_\w+);\n", re.MULTILINE | re.DOTALL
 )
-
-
-def called(texts: Iterable[str]) -> Iterator[str]:
-    """The names of helpers that C texts call."""
-    return (name for text in texts for name in _NAME.findall(text))
 
 
 def _shared_apart(text: str, shared: dict[str, str]) -> str:
@@ -142,7 +135,7 @@ def _declared(functions: dict[str, str], defined: Collection[str]) -> list[str]:
 
 def _unit(shared: list[str], bodies: list[str], target: Target) -> str:
     """A translation unit of functions and of kernels that call them."""
-    texts = [*shared, *bodies]
-    definitions = library.definitions(called(texts), target)
-    types = dict.fromkeys(_TYPE.findall("\n".join([*definitions, *texts])))
-    return "\n".join([library.head(types), *definitions, *texts])
+    body = "\n".join([*shared, *bodies])
+    helpers = library.definitions(library.calls_in(body), target)
+    types = library.types_in(body).union(*(helper.types for helper in helpers))
+    return "\n".join([library.head(types), *(helper.text for helper in helpers), body])

@@ -2,7 +2,7 @@
 
 Every function is compiled at several lane counts and compared with NumPy and SciPy in float64:
 over random bit patterns of all exponents, over ordinary values, and at the edges. The helpers
-above the tests also serve ``bench/cmath_accuracy.py``.
+above the tests also serve ``bench/elementary_accuracy.py``.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def libraries(tmp_path_factory):
     """Library by dtype, made by the first compiler found."""
     if not compilers():
         pytest.skip("no C compiler")
-    folder = tmp_path_factory.mktemp("cmath")
+    folder = tmp_path_factory.mktemp("elementary")
     return {dtype: build(folder, compilers()[0], dtype) for dtype in C_TYPES}
 
 

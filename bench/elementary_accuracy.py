@@ -1,10 +1,10 @@
 """Table of the worst error and the time per element of every elementary function.
 
-    python bench/cmath_accuracy.py [--patterns 4000000] [--dtype f32] [function ...]
+    python bench/elementary_accuracy.py [--patterns 4000000] [--dtype f32] [function ...]
 
 Error in ulp against NumPy and SciPy in float64 (so for f64 it includes theirs), over random bit
 patterns of all exponents, as many ordinary values and as many values near 1; time on values in
-the first-level cache. The harness is that of ``tests/compiler/test_cmath.py``.
+the first-level cache. The harness is that of ``tests/compiler/test_elementary.py``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "compiler")]
 
-import test_cmath as harness  # noqa: E402
+import test_elementary as harness  # noqa: E402
 
 from flambeau.compiler.codegen.c.math.records import FUNCTIONS  # noqa: E402
 
