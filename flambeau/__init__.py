@@ -56,7 +56,7 @@ globals().update(_namespace("torch"))
 newaxis = None
 legacy_contiguous_format = contiguous_format
 
-# What a program may never touch is loaded when it asks: an import pays for operators only.
+# Loaded on first access, so that `import flambeau` loads operators only.
 _LAZY = {
     "AcceleratorError": "flambeau.runtime.errors",
     "Event": "flambeau.runtime.streams",
@@ -327,7 +327,7 @@ def __dir__() -> list[str]:
 
 
 def _compile_stream(*arguments: object) -> object:
-    """Loads the stream compiler when a recorded region asks for it first."""
+    """Loads the stream compiler when the first recorded region needs it."""
     regions = _late("flambeau.capture.regions")
     regions.install()
     return regions.stream.compile_stream(*arguments)

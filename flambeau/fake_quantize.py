@@ -71,7 +71,7 @@ def fake_quantize_per_tensor_affine(
     Args:
         input: the tensor, of a floating-point dtype.
         scale: the step between numbers: a number or a tensor of one.
-        zero_point: the whole number that stands for 0: a number or a tensor of one.
+        zero_point: the whole number that represents 0: a number or a tensor of one.
         quant_min, quant_max: the least and greatest whole number.
 
     Raises:

@@ -56,7 +56,7 @@ _hub_dir: str | None = None
 _importing_hubconf = fork_safe_lock(level=1)
 
 
-class tqdm:  # noqa: N801 - stands for the package's class
+class tqdm:  # noqa: N801 - replaces the package's class
     """A progress bar in text, where the package `tqdm` is not installed."""
 
     def __init__(
@@ -134,7 +134,7 @@ def download_url_to_file(
         progress: shows a bar on standard error.
 
     Raises:
-        RuntimeError: another hash; the file is not kept.
+        RuntimeError: another hash; the file is deleted.
     """
     dst = os.path.expanduser(dst)
     digest = hashlib.sha256()
@@ -300,7 +300,7 @@ def _validate_not_a_forked_repo(repo_owner: str, repo_name: str, ref: str) -> No
 def _check_repo_is_trusted(
     repo_owner: str, repo_name: str, owner_name_branch: str, trust_repo: Any
 ) -> None:
-    """Asks, remembers or refuses, before code of a repository runs."""
+    """Prompts, records the answer or raises, before code of a repository runs."""
     path = Path(get_dir()) / "trusted_list"
     path.touch(exist_ok=True)
     owner_name = f"{repo_owner}_{repo_name}"
@@ -441,8 +441,8 @@ def list(  # noqa: A001 - PyTorch's name
     Args:
         github: "owner/name", or "owner/name:branch".
         force_reload: downloads it again.
-        skip_validation: does not ask GitHub whether the branch is the repository's own.
-        trust_repo: True runs its code without a question, False always asks, "check" asks the
+        skip_validation: does not query GitHub whether the branch is the repository's own.
+        trust_repo: True runs its code without a prompt, False always prompts, "check" prompts the
             first time.
         verbose: says when the stored repository is used.
     """

@@ -88,7 +88,7 @@ class Stat:
 
     Args:
         name: of the statistic.
-        aggregations: what is kept.
+        aggregations: which statistics are computed.
         window_size: how long a window lasts.
         max_samples: values that end a window early.
 

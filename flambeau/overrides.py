@@ -1,8 +1,8 @@
 """`torch.overrides`: functions that take `__torch_function__`, and modes that see every call.
 
-The question whether somebody takes over is asked in one place for all operators, in the native
-core (docs/design.md § 10d). Here is what users need around it: the modes' base class, the two
-functions with which functions of their own take part, and lists of what can be overridden.
+The native core checks in one place, for all operators, whether a mode or a type overrides a call
+(docs/design.md § 10d). This module has the public side: the modes' base class, the two functions
+with which users make functions of their own overridable, and lists of overridable functions.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Function = Callable[..., Any]
 
 # ------------------------------------------------------------------------------ modes
 class TorchFunctionMode:
-    """A `with` block in which every public function asks this object first.
+    """A `with` block in which every public function calls this object first.
 
     Derive a class and define `__torch_function__(self, func, types, args=(), kwargs=None)`. While
     it runs the mode is off: what it calls goes to the mode that was entered before, if any.
@@ -112,7 +112,7 @@ def _pop_mode_temporarily() -> Iterator[TorchFunctionMode]:
 
 @functools.cache
 def get_default_nowrap_functions() -> set[Function]:
-    """Accessors whose results keep their type: `_base`, `grad` and `_grad`."""
+    """Accessors whose results are not converted: `_base`, `grad` and `_grad`."""
     names = ("_base", "grad", "_grad")
     return {getattr(_core.Tensor, n).__get__ for n in names if hasattr(_core.Tensor, n)}
 
@@ -152,7 +152,7 @@ def handle_torch_function(
 
     Args:
         public_api: the function, which is what `__torch_function__` gets.
-        relevant_args: the arguments whose types are asked.
+        relevant_args: the arguments whose types are checked.
         args: all positional arguments of the call.
         kwargs: all its arguments by name.
 
@@ -175,7 +175,7 @@ def wrap_torch_function(dispatcher: Function) -> Callable[[Function], Function]:
     """A decorator that lets `__torch_function__` take over a function written in Python.
 
     Args:
-        dispatcher: called as the function is, returns the arguments whose types are asked.
+        dispatcher: called as the function is, returns the arguments whose types are checked.
     """
 
     def decorate(function: Function) -> Function:

@@ -176,7 +176,7 @@ class TypedStorage:
         return type(self)(wrap_storage=self._untyped_storage.clone(), dtype=self.dtype)
 
     def resize_(self, size: int) -> None:
-        """Another number of elements; those that both have are kept."""
+        """Sets the number of elements; those below both numbers do not change."""
         self._untyped_storage.resize_(size * self.element_size())
 
     def cpu(self) -> TypedStorage:

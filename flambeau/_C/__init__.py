@@ -1,7 +1,7 @@
 """`torch._C`: the few of its names that programs with extension points use.
 
 PyTorch's private module of its native core. `__torch_function__` and `__torch_dispatch__` are
-turned off for a type, or for a while, by these names in PyTorch's own documentation.
+disabled for a type, or within a block, by these names in PyTorch's own documentation.
 """
 
 from __future__ import annotations

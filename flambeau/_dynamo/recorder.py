@@ -108,7 +108,7 @@ class Call:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Equal for calls that do the same; the leaves' `repr` is exact, and tells 1 from True."""
+        """Equal for calls that do the same; `repr` of the leaves distinguishes 1 from True."""
         return self.kind, self.target, repr(self.args), repr(self.kwargs)
 
 
@@ -137,7 +137,7 @@ class Segment:
     now: bool = field(default_factory=_core.is_grad_enabled)
 
     def fake_of(self, tensor: Tensor) -> Any:
-        """The fake that stands for an operand.
+        """The fake tensor that represents an operand.
 
         Raises:
             Unrecordable: the tensor is of a kind that graphs do not hold.

@@ -51,7 +51,7 @@ def list_options() -> list[str]:
 
 
 def list_mode_options(mode: str | None = None, dynamic: bool | None = None) -> dict[str, Any]:
-    """Options that a mode of `torch.compile` stands for.
+    """Options that a mode of `torch.compile` selects.
 
     Args:
         mode: its name; None gives a dict of all.

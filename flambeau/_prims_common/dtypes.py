@@ -165,7 +165,7 @@ def can_safe_cast_to(*, cast_to: Any, cast_from: Any) -> bool:
 
 
 def get_higher_dtype(a: Any, b: Any) -> Any:
-    """The dtype that two promote to; None stands for nothing.
+    """The dtype that two promote to; None is ignored.
 
     Args:
         a, b: dtypes, tensors, numbers or None.
@@ -271,7 +271,7 @@ def reduction_dtypes(arg: Any, output_dtype_kind: Any, dtype: Any = None) -> tup
     Args:
         arg: the tensor.
         output_dtype_kind: a `REDUCTION_OUTPUT_TYPE_KIND`.
-        dtype: of the result, where it is asked for.
+        dtype: of the result, if the caller passed one.
     """
     chosen = dtype if dtype is not None else arg.dtype
     computation = get_computation_dtype(chosen)

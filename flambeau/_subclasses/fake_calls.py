@@ -1,9 +1,9 @@
 """How a call with fake tensors is answered: by the operator itself, on the meta device.
 
-While an operator computes, fakes are meta tensors in every respect (`state.kernel`), modes are off,
-and the tape records as always; then what came out is made fake. Before, the devices that operands
-pretend to be on are compared, and a device that is asked for is replaced by meta. What only data
-could answer raises.
+A call first compares the devices of its fake operands and replaces a requested device by meta. The
+operator then runs with modes off, on fakes that are meta tensors in every respect
+(`state.kernel`); the tape records as usual. The results become fakes. An operator whose result
+depends on data raises.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def mode_of(values: Sequence[Any]) -> Any:
 
 @contextmanager
 def below() -> Iterator[None]:
-    """A `with` block in which fakes are meta tensors and no fake mode is asked."""
+    """A `with` block in which fakes are meta tensors and fake modes are inactive."""
     kernel, state.kernel = state.kernel, True
     types = _core.set_torch_function_enabled(False)
     functions = _core.set_function_modes_enabled(False)
@@ -300,7 +300,7 @@ def run(
 
 def _explained(func: Any, asked_by: str) -> Exception:
     """Returns the exception that PyTorch raises where a number or a size depends on data."""
-    if name_of(func) == "allclose":  # asks for an element of its own, and is named all the same
+    if name_of(func) == "allclose":  # reads an element itself; PyTorch's error names allclose
         return DataDependentOutputException(operator("allclose"))
     name, _, overload = asked_by.partition(".")
     overload_object = operator(name, overload or "default")
@@ -310,7 +310,7 @@ def _explained(func: Any, asked_by: str) -> Exception:
 
 
 def _custom_call(mode: Any, func: Any, args: tuple[Any, ...]) -> Any:
-    """A user's operator: what tells its sizes runs on fakes, in the mode."""
+    """A user's operator: its `register_fake` function runs on fakes, in the mode."""
     args, _ = _operands(mode, func, args, {})
     place = common_device(func, _tensors(args))
     with mode:
@@ -375,7 +375,7 @@ def _moved(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def _target(name: str, options: list[Any], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
-    """The device that a move asks for, and the arguments without it."""
+    """The target device of a move, and the arguments without it."""
     if name == "cpu":
         return _core.device("cpu"), []
     if name == "cuda":
@@ -412,7 +412,7 @@ def _copied(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 # ------------------------------------------------------------------------------ constants
 def remember(mode: Any, fake: Any, value: Any) -> None:
-    """A fake whose one number is known: it may be asked for."""
+    """Stores the value of a one-element fake, so that `item()` can return it."""
     fake.__dict__["constant"] = value
     key, forget = id(fake), mode.constants
     forget[key] = weakref.ref(fake, lambda _: forget.pop(key, None))

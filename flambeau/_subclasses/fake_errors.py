@@ -38,7 +38,7 @@ class DynamicOutputShapeException(RuntimeError):
 
 
 class DataDependentOutputException(RuntimeError):
-    """A Python number is asked for that depends on data.
+    """A Python number is required that depends on data.
 
     Attributes:
         func: the operator, `torch.ops.aten._local_scalar_dense.default` say.

@@ -1,8 +1,8 @@
 """Fake tensors: they pretend to be on a device and have no data, whatever their size.
 
-A fake tensor is a tensor on the meta device, so every operator answers for it by its own program,
-and so does the tape; it only says of itself that it is elsewhere. What may be asked with it is
-answered in `fake_calls.py`: there devices are compared, and results are made fakes.
+A fake tensor is a tensor on the meta device that reports another device. Operators and the tape
+handle it as they handle every meta tensor; `fake_calls.py` compares the devices of operands and
+makes results fakes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class FakeTensor(Tensor):
         fake_mode: the mode it belongs to.
         elem: a tensor on the meta device, which gives the geometry.
         device: where it pretends to be.
-        constant: the real tensor it stands for, where its one number is known.
+        constant: the real tensor that it represents, if its one number is known.
 
     Attributes:
         fake_mode, fake_device, constant: as given.
@@ -218,11 +218,11 @@ class FakeTensorMode(TorchDispatchMode):
     be built and run, for its sizes, without memory.
 
     Args:
-        allow_fallback_kernels: kept for compatibility; no operator needs a fallback.
+        allow_fallback_kernels: accepted for compatibility; no operator needs a fallback.
         allow_non_fake_inputs: real tensors may be operands; they are converted.
         shape_env: must be None: sizes are integers.
         static_shapes: sizes are integers in any case.
-        export: kept for compatibility.
+        export: accepted for compatibility.
 
     Raises:
         NotImplementedError: a *shape_env* is given.
@@ -348,7 +348,7 @@ class FakeTensorMode(TorchDispatchMode):
         return fake
 
     def _storage(self, tensor: Any) -> Any:
-        """Memory on the meta device that stands for a tensor's."""
+        """Memory on the meta device that represents a tensor's."""
         real = tensor.untyped_storage()
         key = real._cdata
         cached = self._storages.get(key)
@@ -362,7 +362,7 @@ class FakeTensorMode(TorchDispatchMode):
 
 
 def _under(mode: TorchFunctionMode) -> None:
-    """Enters a function mode below those of users, which are asked before it."""
+    """Enters a function mode below those of users, so that theirs handle calls first."""
     stack = list(_core.function_modes())
     place = 0
     while place < len(stack) and isinstance(stack[place], _Functions):

@@ -46,7 +46,7 @@ class autocast:  # noqa: N801 - PyTorch's name
     cast by calls of `to`, so gradients arrive in the dtype of the parameters.
 
     Args:
-        device_type: "cpu"; others are kept, without effect on tensors of the CPU.
+        device_type: "cpu"; others are stored, without effect on tensors of the CPU.
         dtype: of lower precision, bfloat16 or float16; None: `torch.get_autocast_dtype`.
         enabled: False turns autocast off within the region.
         cache_enabled: whether the cast of a float32 parameter is reused until the outermost region

@@ -153,7 +153,7 @@ class GradScaler:
                     "hint: parameters are float32; autocast casts them"
                 )
             if grad.is_sparse:
-                if grad.dtype is torch.float16:  # sums of what is kept twice may be infinite
+                if grad.dtype is torch.float16:  # sums of duplicate entries may overflow
                     parameter.grad = grad.coalesce()
                 grad = parameter.grad._values()
             groups[grad.device][grad.dtype].append(grad)

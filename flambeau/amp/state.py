@@ -1,7 +1,7 @@
 """The state of autocast in this thread: for each device type whether it is on, and its dtype.
 
 The CPU's state belongs to the native core, which casts operands (`native/call/autocast.cpp`). Other
-device types only keep what was set.
+device types only store their settings.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def set_autocast_cache_enabled(enabled: bool) -> None:
 
 
 def clear_autocast_cache() -> None:
-    """Forgets the casts of parameters that this thread keeps until its outermost region ends."""
+    """Drops the casts of parameters that this thread caches until its outermost region ends."""
     _core.clear_autocast_cache()
 
 

@@ -57,7 +57,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Submodules that few programs use: they are loaded when they are asked for."""
+    """Submodules that few programs use: they are loaded on first access."""
     if name in (
         "profiler",
         "profiler_legacy",
@@ -134,7 +134,7 @@ def backward(
         tensors: what is differentiated.
         grad_tensors: per tensor, the gradient to start from (its shape); None for a tensor of one
             element means 1.
-        retain_graph: keep what backward needs, for a second backward; default: *create_graph*.
+        retain_graph: retain saved tensors for a second backward; default: *create_graph*.
         create_graph: record the backward itself, for higher derivatives.
         grad_variables: the old name of *grad_tensors*.
         inputs: only these tensors get gradients; default: all leaves.
@@ -185,7 +185,7 @@ def grad(
         outputs: what is differentiated.
         inputs: leaves or interior tensors; a dict gives a dict.
         grad_outputs: per output, the gradient to start from; None for one element means 1.
-        retain_graph: keep what backward needs; default: *create_graph*.
+        retain_graph: retain saved tensors for a second backward; default: *create_graph*.
         create_graph: record the backward itself, for higher derivatives.
         only_inputs: must be True (the `.grad` of leaves is never touched).
         allow_unused: return None for inputs that the outputs do not depend on, instead of raising;
@@ -328,7 +328,7 @@ def _register_post_accumulate_grad_hook(self: Tensor, hook: Any) -> RemovableHan
 
 
 def _retain_grad(self: Tensor) -> None:
-    """Keep the gradient of this interior tensor in its `.grad`."""
+    """Store the gradient of this interior tensor in its `.grad`."""
     _core.retain_grad(self)
 
 

@@ -1,6 +1,6 @@
 """Anomaly mode: says which line of the forward pass made the operation whose backward went wrong.
 
-While it is on, every node keeps the stack of the call that made it. A backward that raises, or a
+While it is on, every node stores the stack of the call that made it. A backward that raises, or a
 gradient with NaN in it, is reported with that stack.
 """
 
@@ -25,7 +25,7 @@ class _State:
 
 
 def _record(node: Any) -> None:
-    """Keeps the user's stack on a new node, and the node whose backward made it."""
+    """Stores the user's stack on a new node, and the node whose backward made it."""
     import traceback  # not worth its milliseconds in programs that never look for anomalies
 
     node.metadata[TRACEBACK_KEY] = traceback.format_stack()[:-1]

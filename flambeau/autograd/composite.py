@@ -1,9 +1,9 @@
 """Tensors that are made of other tensors: the base of sparse, nested and masked ones.
 
 Such a tensor is a `Tensor` by type whose own memory is a single zero that every position shows, so
-that dtype and device are answered by the native type. What it keeps are ordinary dense tensors,
-and operators come to its `__torch_function__`, which composes them of operators on these. In the
-graph of gradients its *values* stand for it (`_on_tape`): so it needs no derivatives of its own.
+that dtype and device are answered by the native type. Its parts are ordinary dense tensors, and
+`__torch_function__` composes every operator of operators on these parts. In the graph of gradients
+its *values* stand for it (`_on_tape`), so it needs no derivatives of its own.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def mapped(function: Callable[[Any], Any], result: Any) -> Any:
 
 
 class Composite(Tensor):  # type: ignore[misc]
-    """A tensor whose values are another tensor, which stands for it where gradients are meant."""
+    """A tensor whose values are another tensor, which represents it on the tape."""
 
     _kept: Any
     _operators_only = True  # attributes and functions in Python are ordinary
@@ -69,7 +69,7 @@ class Composite(Tensor):  # type: ignore[misc]
 
     # ------------------------------------------------------------------ what a subclass says
     def _like(self, values: Any) -> Any:
-        """A tensor of this kind with other values at the same places."""
+        """A tensor of this kind with other values at the same indices."""
         raise NotImplementedError(type(self).__name__)
 
     def _values_of_gradient(self, gradient: Any) -> Any:
@@ -108,7 +108,7 @@ class Composite(Tensor):  # type: ignore[misc]
 
     @property
     def grad(self) -> Any:
-        """The accumulated gradient, of the same kind and at the same places; or None."""
+        """The accumulated gradient, of the same kind and at the same indices; or None."""
         return self._gradient(self._kept.grad)
 
     @grad.setter
@@ -123,7 +123,7 @@ class Composite(Tensor):  # type: ignore[misc]
         return bool(self._kept.retains_grad)
 
     def retain_grad(self) -> None:
-        """Keeps the gradient of this interior tensor."""
+        """Stores the gradient of this interior tensor in its `grad`."""
         self._kept.retain_grad()
 
     def register_hook(self, hook: Callable[[Any], Any]) -> graph.RemovableHandle:
@@ -149,7 +149,7 @@ class Composite(Tensor):  # type: ignore[misc]
         autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
     def _on_tape(self) -> Any:
-        """The dense tensor that stands for this one in the graph of gradients."""
+        """The dense tensor that represents this one in the graph of gradients."""
         return self._kept
 
     def _gradient(self, values: Any) -> Any:
@@ -164,7 +164,7 @@ class Composite(Tensor):  # type: ignore[misc]
         """The same tensor as another object, whose type is the same.
 
         Raises:
-            TypeError: another type is asked for.
+            TypeError: another type is requested.
         """
         if cls is not type(self):
             raise TypeError(

@@ -1,7 +1,7 @@
 """`autograd.Function`: operations whose backward the user writes.
 
 The context that `forward` and `backward` get *is* the graph's node: a subclass of the native Node
-with the user's attributes on it. Saved tensors are kept by the node like those of any operation.
+with the user's attributes on it. The node stores saved tensors like those of any operation.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class FunctionCtx(Node):  # type: ignore[misc]
         return tuple([pairs[k] for k in self._operands])
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Keep tensors for `backward`; call once. None entries are allowed."""
+        """Save tensors for `backward`; call once. None entries are allowed."""
         self.to_save = tensors
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
-        """Keep tensors for `jvp`."""
+        """Save tensors for `jvp`."""
         for tensor in tensors:
             if tensor is not None and not isinstance(tensor, _core.Tensor):
                 raise TypeError(
@@ -288,7 +288,7 @@ def _finish(ctx: BackwardCFunction, args: tuple[Any, ...], output: Any, tracked:
 
 
 class InplaceFunction(Function):
-    """Old base class of functions with an `inplace` switch; kept for code that derives from it."""
+    """Old base class of functions with an `inplace` switch, for code that derives from it."""
 
 
 class NestedIOFunction(Function):

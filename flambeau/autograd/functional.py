@@ -1,7 +1,7 @@
 """`autograd.functional`: Jacobians, Hessians and products with them, of functions of tensors.
 
 The older interface to what `flambeau.func` composes: a function of one tensor or a tuple of them,
-whose derivatives are asked for at given inputs.
+whose derivatives are computed at given inputs.
 """
 
 from __future__ import annotations

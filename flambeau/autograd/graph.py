@@ -80,7 +80,7 @@ def _add_hook(hooks: OrderedDict[int, Hook], hook: Hook) -> RemovableHandle:
 class GradientEdge(NamedTuple):
     """Where the gradient of a tensor goes: input number `output_nr` of `node`.
 
-    `ownership_token` is PyTorch's third field; nodes keep themselves alive here, so it is None.
+    `ownership_token` is PyTorch's third field; `node` is an owning reference here, so it is None.
     """
 
     node: Any
@@ -104,7 +104,7 @@ def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
 
 
 class saved_tensors_hooks:  # noqa: N801 - PyTorch's name
-    """Within the block, tensors kept for backward go through `pack_hook` and back.
+    """Within the block, tensors saved for backward go through `pack_hook` and back.
 
     Args:
         pack_hook: called with each tensor when it is saved; may return anything.
@@ -133,7 +133,7 @@ class saved_tensors_hooks:  # noqa: N801 - PyTorch's name
 
 
 class save_on_cpu(saved_tensors_hooks):  # noqa: N801 - PyTorch's name
-    """Within the block, tensors kept for backward wait on the CPU.
+    """Within the block, tensors saved for backward are moved to the CPU.
 
     Args:
         pin_memory: accepted; there is no pinned memory here.
@@ -167,7 +167,7 @@ class _MutationStore:
 
 @contextmanager
 def allow_mutation_on_saved_tensors() -> Generator[_MutationStore]:
-    """Within the block, tensors kept for backward may be written: a copy of each is kept.
+    """Within the block, tensors saved for backward may be written: a copy of each is saved.
 
     PyTorch copies at the first write; here every saved tensor is copied when it is saved.
     """

@@ -1,4 +1,4 @@
-"""Arguments without their tensors, which a node of the graph keeps apart."""
+"""Arguments without their tensors, which a node of the graph stores separately."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class _Place:
         return "<a tensor>"
 
 
-TENSOR = _Place()  # stands where a tensor was
+TENSOR = _Place()  # replaces a tensor
 
 
 def without_tensors(values: Any) -> Any:

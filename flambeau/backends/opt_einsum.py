@@ -1,7 +1,7 @@
 """`torch.backends.opt_einsum`: a package that orders einsum's contractions, not used here.
 
-Programs turn it on where the package is installed, so that then the switches are kept. They never
-change what `einsum` computes, which contracts its operands from left to right.
+Programs enable it where the package is installed; then the switches can be set. They never change
+what `einsum` computes, which contracts its operands from left to right.
 """
 
 from __future__ import annotations

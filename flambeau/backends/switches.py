@@ -1,4 +1,4 @@
-"""Switches of libraries that PyTorch may call: kept and checked, without effect on results here.
+"""Switches of libraries that PyTorch may call: stored and checked, without effect on results here.
 
 PyTorch's switches are attributes of modules (`torch.backends.cudnn.benchmark = True`). Products are
 of their operands' precision and every operator gives the same bits each time, so that what these
@@ -19,7 +19,7 @@ class Switches:
 
     Args:
         name: below `torch`, for messages.
-        defaults: the switches and their first values, whose types (bool, int, str) they keep.
+        defaults: the switches and their first values, which fix their types (bool, int, str).
 
     Raises:
         AttributeError: a switch that is not among them is read or set.

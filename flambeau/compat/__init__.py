@@ -162,7 +162,7 @@ class _Distribution(importlib.metadata.Distribution):
 def _rename(module: types.ModuleType) -> None:
     """Registers a module under its second name; it and its definitions say that name.
 
-    Native modules keep theirs: PyTorch has none of these names.
+    Native modules are not renamed: PyTorch has none of these names.
     """
     sys.modules.setdefault(_alias_of(module.__name__), module)
     module.__name__ = _alias_of(module.__name__)

@@ -1,7 +1,7 @@
 """From a traced graph to a plan: stages, scheduling, code generation, cache.
 
 Also PyTorch's `torch.compiler` namespace; those names live in `flambeau.capture` and are looked up
-on first use, so that nothing here imports what stands above it.
+on first use, so that this package does not import the packages above it.
 """
 
 from importlib import import_module

@@ -466,7 +466,7 @@ def stats() -> dict[str, int]:
 
 
 def clear() -> None:
-    """Empties the writable cache. Kernels that are loaded keep working."""
+    """Empties the writable cache. Kernels that are loaded stay usable."""
     import shutil
 
     for name in ("index", "bundles", "blobs", "verified", "failed"):

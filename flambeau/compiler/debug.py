@@ -70,5 +70,5 @@ def watch(watcher: Watcher) -> Iterator[None]:
 
 
 def observed() -> bool:
-    """Whether somebody wants to see every stage of every program: nothing may be skipped then."""
+    """Whether every stage of every program is observed: then no stage may be skipped."""
     return bool(watchers) or level() >= GRAPHS

@@ -33,7 +33,7 @@ def dry_run(
 
     Args:
         calls: their exceptions count for nothing.
-        describe: what the child tells of the kernels that a call asked for.
+        describe: what the child reports about the kernels of a call.
 
     Returns:
         Position of a call, and its descriptions, in order.

@@ -83,8 +83,8 @@ def _launch(launch: scheduled.Launch, program: Program, addresses: Mapping[str, 
 
 
 def _packing(launch: scheduled.Launch, program: Program) -> Packing | None:
-    """What is packed, and a number that stands for the kernel in every process: equal kernels may
-    lie at several addresses, and different ones at the same, one after the other."""
+    """The buffers to pack, and a hash of the kernel's text. Addresses do not identify kernels: one
+    may be loaded at several, and a freed address may be reused."""
     if launch.packing is None or launch.kernel is None:
         return None
     digest = hashlib.blake2b(launch.kernel.text().encode(), digest_size=8).digest()

@@ -1,6 +1,6 @@
 """The machine as the cost models see it: cores, and the sizes of its caches.
 
-Part of the name under which plans and measured choices are kept: both hold on such a machine.
+Part of the key of stored plans and measured choices: both are valid on such a machine only.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from flambeau.prims.simplification import full_like
 
 
 def simplify(graph: Graph) -> Graph:
-    """The graph with all rules applied; inputs, outputs' places and guards stay as they are."""
+    """The graph with all rules applied; inputs, order of outputs and guards do not change."""
     new: dict[Node, Node] = {}
     for value in topological(o.node for o in graph.outputs):
         inputs = value.inputs

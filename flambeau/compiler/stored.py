@@ -1,7 +1,7 @@
-"""Finished plans, kept on disk: what an earlier process traced, derived, scheduled and printed is
-read back in a fraction of a millisecond.
+"""Finished plans on disk: what an earlier process traced, derived, scheduled and printed is read
+back in a fraction of a millisecond.
 
-A plan is kept under a digest of everything that decides about it: what it is a plan of (an
+A plan's key is a digest of everything that determines it: what it is a plan of (an
 operator's definition and the class of its calls, or the programs of a recorded stream and how they
 are wired), the target, the C compiler, and the package's own sources. Under one name there may be
 several plans, each valid under guards of its own. A plan names its kernels by content and by their
@@ -95,7 +95,7 @@ class StoredPlan:
 
 
 def usable() -> bool:
-    """Whether plans may be read and kept: not while somebody wants to see them being made."""
+    """Whether plans may be loaded and saved: not while the stages of planning are observed."""
     if settings.get("VERIFY") or debug.observed():
         return False
     codegen = lock.loaded("flambeau.compiler.codegen")  # where it is not, it collects nothing
@@ -103,7 +103,7 @@ def usable() -> bool:
 
 
 def name_of(*parts: str) -> str | None:
-    """The name of what these texts identify; None where nothing may be kept."""
+    """The key of what these texts identify; None where nothing may be stored."""
     environment = _environment(settings.get("TARGET"), settings.get("CC"))
     if environment is None:
         return None
@@ -193,7 +193,7 @@ def load(name: str) -> list[StoredPlan]:
 
 
 def checked(graph: Graph, expected: str | None, name: str) -> Graph:
-    """A graph that was traced again, if it is what was kept.
+    """A graph that was traced again, if it equals the stored one.
 
     Raises:
         RuntimeError: the trace is another one now.
@@ -222,9 +222,9 @@ def find(name: str, numbers: list[int]) -> StoredPlan | None:
 
 
 def save(name: str, plan: StoredPlan) -> None:
-    """Keeps a plan beside those of its name, in place of the one with the same guards.
+    """Stores a plan beside those of its name, in place of the one with the same guards.
 
-    What cannot be written down (an object of the user's, say) is not kept.
+    A plan with a value that cannot be serialised (an object of the user's, say) is not stored.
     """
     others = [other for other in load(name) if _guards(other) != _guards(plan)]
     plans = [*others, plan][-MAX_PLANS:]
@@ -273,7 +273,7 @@ def execution_of(plan: StoredPlan) -> Execution | None:
 
 
 def _kernel(number: int, bundle: str, symbol: str, *keys: str) -> tuple[int, str, Any] | None:
-    """A kernel from where it lay, or from where it lies now."""
+    """Loads a kernel from its recorded cache level, or searches the other levels."""
     levels = _levels()
     level = levels[number]
     loaded = None if level is None else cache.load_symbol(level, bundle, symbol)

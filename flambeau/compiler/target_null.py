@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from flambeau.compiler import codegen, targets
 from flambeau.ir.kernel import Kernel
 
-# Called with each kernel and its text; for who wants to see or count them.
+# Called with each kernel and its text, for instance to print or count them.
 observers: list[Callable[[Kernel, str], None]] = []
 
 

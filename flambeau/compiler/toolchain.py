@@ -27,7 +27,7 @@ OBJECT_FLAGS = ("-c", "-w", "-x", "c", "-")
 
 
 class CompileError(RuntimeError):
-    """The C compiler refused a kernel: an error of Flambeau, its source is kept."""
+    """The C compiler rejected a kernel, which is a bug of Flambeau; its source is retained."""
 
 
 class Compiler(NamedTuple):
@@ -74,7 +74,7 @@ class Compiler(NamedTuple):
             link: False for an object file instead.
 
         Raises:
-            CompileError: with the path of the source, which is kept, and what the compiler said.
+            CompileError: with the path of the source, which is retained, and the compiler's output.
         """
         how = (*LINK_FLAGS, "-lm") if link else OBJECT_FLAGS
         command = [*self.command, *self.flags(target), *objects, *how]

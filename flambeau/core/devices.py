@@ -1,7 +1,7 @@
 """Facts about devices, from the native table (`native/device/device_runtime.h`).
 
-Code that must know where a tensor's elements are asks here, by what a device can do, and does not
-compare names of devices: a device is added in one native file and one target module.
+Code that depends on where a tensor's elements are queries these capabilities and does not compare
+names of devices: a device is added in one native file and one target module.
 """
 
 from __future__ import annotations

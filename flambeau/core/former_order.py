@@ -1,7 +1,7 @@
 """Former orders of arguments: a factor before what it multiplies, `add(x, alpha, other)`.
 
 PyTorch still takes them, with one warning per process; optimizers written before 2020 use them.
-The native core asks here when a call fits no overload.
+The native core calls this module when a call fits no overload.
 """
 
 from __future__ import annotations

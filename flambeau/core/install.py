@@ -1,7 +1,7 @@
 """Turns definitions into what users call: native ops, `Tensor` methods, operators, namespaces.
 
 Runs once, at the end of `import flambeau`, and must stay cheap: a native op is only a name that
-asks for its overloads when it is first used, and nothing is traced.
+loads its overloads when it is first used, and nothing is traced.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ OLD_OPERATORS = {
     "__long__": "__int__", "__nonzero__": "__bool__",
 }  # fmt: skip
 
-# Functions in Python that no mode and no `__torch_function__` is asked about.
+# Functions in Python that no mode and no `__torch_function__` can override.
 NOT_OVERRIDABLE = frozenset(
     {"is_tensor", "manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state",
      "promote_types", "can_cast", "broadcast_shapes", "from_numpy", "from_dlpack"}
@@ -276,7 +276,7 @@ def _writer(view: Callable[[Any], Any]) -> Callable[[Any, Any], None]:
 def absent(space: str, names: str, instead: str) -> dict[str, Callable[..., Any]]:
     """Functions of PyTorch's namespace *space* that are not there: they raise when called.
 
-    So a program fails where it asks, not where it imports.
+    So a program fails at the call, not at the import.
 
     Args:
         space: "linalg", "special" ...

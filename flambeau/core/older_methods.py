@@ -1,6 +1,6 @@
 """Methods of tensors that few programs call: `dim_order`, `module_load`, `new`; removed ones.
 
-`core.tensor` loads this module when the first of them is asked for.
+`core.tensor` loads this module on the first access to one of them.
 """
 
 from __future__ import annotations

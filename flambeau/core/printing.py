@@ -77,7 +77,7 @@ def set_printoptions(
 
 
 class Gap:
-    """Stands in a nested list for the elements that a summary leaves out."""
+    """Replaces, in a nested list, the elements that a summary leaves out."""
 
 
 GAP = Gap()

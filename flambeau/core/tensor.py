@@ -187,7 +187,7 @@ def _is_nested(tensor: Any) -> bool:
 
 
 def _is_elsewhere(tensor: Any) -> bool:
-    """Whether a tensor lies on a kind of device that is not there: no."""
+    """Whether a tensor is on an unavailable kind of device: always False."""
     del tensor
     return False
 
@@ -208,7 +208,7 @@ def _new_tensor(*args: Any, **kwargs: Any) -> Any:
 
 
 def _later(module: str, name: str, kind: type = _core.Tensor) -> Callable[..., Any]:
-    """A method that stands where a module, once it is loaded, puts the real one."""
+    """A method that loads the module that replaces it, and calls the replacement."""
 
     def method(*args: Any, **kwargs: Any) -> Any:
         late(module)

@@ -1,7 +1,7 @@
-"""Warnings of operators: raised where a class of calls is traced, told of the user's line.
+"""Warnings of operators: raised while a class of calls is traced, reported at the user's line.
 
-A call that warned is not kept on disk, so each process sees the warning once per class of calls.
-A definition may run a second time before its call is known; `held` keeps the warnings of a run
+The plan of a call that warned is not stored on disk, so each process warns once per class of calls.
+A definition may run a second time before its call is known; `held` defers the warnings of a run
 until it is known whether that run counts.
 """
 
@@ -54,7 +54,7 @@ def _tell(text: str, category: type[Warning], once: bool) -> None:
 
 @contextlib.contextmanager
 def held() -> Iterator[Told]:
-    """Holds back what a run warns of; what is left in the list at its end is told then."""
+    """Defers the warnings of a run; those left in the list at its end are emitted then."""
     told: Told = []
     token = _run.set(told)
     try:

@@ -14,14 +14,14 @@ __all__ = [
 
 
 class Stream:
-    """Stands where accelerators have queues of work; has no effect.
+    """Counterpart of an accelerator's queue of work; has no effect.
 
     Args:
         priority: has no effect.
     """
 
     def __init__(self, priority: int = -1) -> None:
-        """Nothing is kept."""
+        """Ignores the priority."""
 
     def wait_stream(self, stream: Any) -> None:
         """Nothing is pending."""
@@ -34,7 +34,7 @@ class Stream:
 
 
 class Event:
-    """Stands where accelerators have points in a queue of work; always reached."""
+    """Counterpart of a point in an accelerator's queue of work; always reached."""
 
     def query(self) -> bool:
         """True."""

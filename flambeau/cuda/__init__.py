@@ -72,5 +72,5 @@ __all__ = [
 
 from flambeau.cuda import amp, memory, nvtx, random  # noqa: E402 - they take names from above
 
-# A name of PyTorch that is not here yet is told from a misspelt one.
+# Distinguishes names of PyTorch that are missing here from misspelt ones.
 globals()["__getattr__"] = _missing.getter(__name__)

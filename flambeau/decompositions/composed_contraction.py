@@ -51,7 +51,7 @@ def _aligned(x: Tensor, term: str, order: str) -> Tensor:
 
 
 def _paired(a: Tensor, b: Tensor, sums: list[int]) -> Tensor:
-    """Two operands multiplied and summed over dimensions, which are kept with size 1."""
+    """Two operands multiplied and summed over dimensions, which remain with size 1."""
     for d in list(sums):
         if (a.shape[d] == 1) != (b.shape[d] == 1):
             sums.remove(d)

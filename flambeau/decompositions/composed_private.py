@@ -49,7 +49,7 @@ def _batch_norm(
     eps: float,
     cudnn_enabled: bool,
 ) -> Tensor:
-    aten.empty.memory_format([0], dtype=_core.uint8)  # what cuDNN would keep
+    aten.empty.memory_format([0], dtype=_core.uint8)  # cuDNN's reserve
     operands = (input, weight, bias, running_mean, running_var, training, momentum, eps)
     return aten.native_batch_norm(*operands)[0]
 

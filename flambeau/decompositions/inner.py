@@ -53,7 +53,7 @@ class Inner:
         return 0, list(bound(self.schema, args, kwargs).values()), None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the operator: dispatch modes and types are asked first."""
+        """Calls the operator; dispatch modes and types may handle the call first."""
         _, values, _ = self.bind(args, kwargs)
         call = late("flambeau.utils._python_dispatch")._call_inner
         if _core.is_autocast_enabled():  # inner operators are below it
@@ -166,7 +166,7 @@ def _empty_like(self: Tensor, dtype: Any, layout: Any, device: Any, *options: An
 )
 def _index_put(self: Tensor, indices: Sequence[Any], values: Tensor, accumulate: bool) -> Tensor:
     places: list[Any] = []
-    for index in indices:  # a mask is the places where it is true
+    for index in indices:  # a mask selects the indices where it is true
         mask = index is not None and index.dtype in (_core.bool, _core.uint8)
         places += index.nonzero(as_tuple=True) if mask else [index]
     return public("index_put")(self, places, values, accumulate)

@@ -1,7 +1,7 @@
 """The autograd nodes that `grad_fn` shows for a call: PyTorch's classes, and their inputs.
 
-The tape has one node per call of a public operator. The native core asks here, once per Plan, how
-Python sees it (`native/tape/node_view.cpp`). Where PyTorch composes an operator of others, the
+The tape has one node per call of a public operator. The native core calls this module once per Plan
+for its Python view (`native/tape/node_view.cpp`). Where PyTorch composes an operator of others, the
 composition is run on tensors without memory, and each inner operator that it calls is a node: the
 last one is the call's own, those before it are made when `next_functions` is read.
 """
@@ -73,12 +73,12 @@ class _Made:
 
     Attributes:
         inputs: a slot, a node with the number of its result, or None.
-        places: see `saved_places`.
+        saved: see `saved_places`.
         number: of the call in the composition.
     """
 
-    def __init__(self, name: str, inputs: list[Any], places: dict[str, Any], number: int) -> None:
-        self.name, self.inputs, self.places, self.number = name, inputs, places, number
+    def __init__(self, name: str, inputs: list[Any], saved: dict[str, Any], number: int) -> None:
+        self.name, self.inputs, self.saved, self.number = name, inputs, saved, number
 
 
 class _Composition:
@@ -233,7 +233,7 @@ def _released(composition: _Composition, targets: tuple[int, ...]) -> tuple[int,
 
 
 def _order(slots: Sequence[int | None], targets: tuple[int, ...]) -> tuple[int | None, ...]:
-    """Numbers of edges by input; an edge that no input stands for comes behind them."""
+    """Numbers of edges by input; edges that belong to no input come last."""
     edges = {slot: k for k, slot in enumerate(targets)}
     order = [edges.get(slot) if slot is not None else None for slot in slots]
     missing = [k for k in range(len(targets)) if k not in order]
@@ -344,7 +344,7 @@ def saved_places(origin: Any) -> dict[str, tuple[str, Any]]:
     call = _Call(origin)
     composition = _composition(call)
     if composition is not None:
-        return dict(composition.results[0][0].places)
+        return dict(composition.results[0][0].saved)
     places = _places(call.arguments, call.values, lambda x: x.number)
     results = call.overload.schema.returns
     for number in range(len(results)):

@@ -30,7 +30,7 @@ class _Call:
 
     Attributes:
         slots: per tensor the argument that it is (part of).
-        kept: names of saved tensors, in order.
+        saved_names: names of saved tensors, in order.
     """
 
     def __init__(self, program: Any, func: Any, values: Sequence[Any], ask: Ask) -> None:
@@ -46,7 +46,7 @@ class _Call:
                     self.slots.append(self.names[number])
                     self.tensors.append(x)
         self.values = list(values)
-        self.kept: list[tuple[str, int]] = []
+        self.saved_names: list[tuple[str, int]] = []
         inputs = names.inputs_of(self.operator, self.overload, program.arguments, values)
         places = {id(x): k for k, x in enumerate(self.tensors)}
         self.order = [places.get(id(x)) for x in inputs]
@@ -57,11 +57,11 @@ def _flat(value: Any) -> Sequence[Any]:
 
 
 def track(program: Any, func: Any, values: Sequence[Any], ask: Ask) -> tuple[Any, ...]:
-    """Asks for a call and makes its node.
+    """Runs a call and makes its node.
 
     Args:
         program: of the operator.
-        func: the overload that is asked for.
+        func: the overload that is called.
         values: the arguments in order.
         ask: (func, program, values) -> result.
 
@@ -98,7 +98,7 @@ class _Tracked(Function):
 
     @staticmethod
     def forward(ctx: Any, call: _Call, *tensors: Tensor) -> Any:
-        """Asks for the call, gradients off."""
+        """Runs the call, gradients off."""
         ctx.call, ctx.grad_shapes = call, [tuple(x.shape) for x in tensors]
         ctx.dtypes = {name: x.dtype for name, x in zip(call.slots, tensors, strict=True)}
         ctx.set_materialize_grads(False)
@@ -124,7 +124,7 @@ class _Tracked(Function):
         call, needed = ctx.call, ctx.needs_input_grad[1:]
         tensors = ctx.saved_tensors
         _show_detached(call, tensors)
-        saved = dict(zip(call.kept, tensors, strict=True))
+        saved = dict(zip(call.saved_names, tensors, strict=True))
         if all(grad is None for grad in gradients):
             return (None,) * (1 + len(needed))
         results: Any = NotImplemented
@@ -149,7 +149,7 @@ _STATISTICS = (
 def _show_detached(call: _Call, saved: Sequence[Tensor]) -> None:
     """Shows what PyTorch calls when it saves a result, and when it reads one that it saved."""
     shown = ("result", "results0") if call.operator.startswith(_STATISTICS) else ("result",)
-    for (name, _), tensor in zip(call.kept, saved, strict=True):
+    for (name, _), tensor in zip(call.saved_names, saved, strict=True):
         if (name if len(shown) > 1 else name[:6]) in shown and tensor.is_floating_point():
             late("flambeau.utils._python_dispatch")._detach(tensor)
 
@@ -164,7 +164,7 @@ def _unbound(value: Any) -> Any:
 
 
 def _saved(call: _Call, before: dict[str, Any], result: Sequence[Any]) -> list[Tensor]:
-    """Tensors that backward reads; `call.kept` says which they are."""
+    """Tensors that backward reads; `call.saved_names` says which they are."""
     named: dict[str, Any] = dict(zip(call.names, call.values, strict=True)) | before
     named |= {"result": result[0]} | {f"results{k}": x for k, x in enumerate(result)}
     chosen = call.names if call.formula is None else call.formula.saves
@@ -172,13 +172,13 @@ def _saved(call: _Call, before: dict[str, Any], result: Sequence[Any]) -> list[T
     for name in chosen:
         for k, x in enumerate(_flat(named.get(name))):
             if isinstance(x, _core.Tensor):
-                call.kept.append((name, k))
+                call.saved_names.append((name, k))
                 saved.append(x)
     return saved
 
 
 def _rebuilt(call: _Call, saved: dict[tuple[str, int], Tensor]) -> dict[str, Any]:
-    """The arguments by name, with the tensors that were saved in their places."""
+    """The arguments by name, with the saved tensors inserted."""
     values: dict[str, Any] = {}
     for name, value in zip(call.names, call.values, strict=True):
         if isinstance(value, list):

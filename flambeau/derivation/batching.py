@@ -1,9 +1,9 @@
 """Batching: a program over single samples becomes one over a batch of them.
 
-A primitive's rule stands in its record, or is that of its kind. A value
-that depends on the batch has the batch as its first dimension; all others stay as they are, so
-that what does not depend on the batch is computed once. The sums of a batched primitive have the
-order of the single one (it depends on the summed length alone): a batch has the bits of a loop.
+A primitive's rule is in its record, or is that of its kind. A value that depends on the batch has
+the batch as its first dimension; all others do not change and are computed once. The sums of a
+batched primitive have the order of the single one (it depends on the summed length alone), so a
+batch has the bits of a loop.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flambeau.prims.annotation import register_rule
 from flambeau.prims.random import EACH
 from flambeau.prims.record import PRIMITIVES, Batched, BatchRule, expand, next_axis, record_of
 
-_PLACEHOLDER = 1 << 31  # slots of the samples that a derivative rule is asked about
+_PLACEHOLDER = 1 << 31  # first slot of the samples that a derivative rule is applied to
 
 RANDOM_ERROR = (
     "vmap: called random operation while in randomness error mode. Please either use the "

@@ -1,10 +1,10 @@
-"""Chooses the values that forward saves for backward: a minimum cut of the joint program.
+"""Chooses the values that forward saves for backward: a min-cut of the joint program.
 
-Backward may recompute cheap values (pointwise, shape, reads) from what it has for free: inputs,
-visible outputs, run-time numbers, constants. What must not be computed twice (random draws) or is
-too dear (reductions, scans, routines, writes) has to be saved, itself or through a value computed
-from it. The values to save are a minimum cut, by bytes, between those and the values that the
-backward part reads; of equal cuts the one nearest to the backward part.
+Backward may recompute cheap values (pointwise, shape, reads) from values that cost nothing: inputs,
+visible outputs, run-time numbers, constants. A value that must not be computed twice (random draws)
+or is expensive (reductions, scans, routines, writes) is saved, itself or through a value computed
+from it. The saved values are a min-cut, by bytes, between those and the values that the backward
+part reads; of equal ones the one nearest to the backward part.
 """
 
 from __future__ import annotations

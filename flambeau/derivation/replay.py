@@ -163,7 +163,7 @@ def _fitted_operands(graph: Graph, tensor_nodes: Sequence[Operand], sizes: _Size
 def _fitted_number(graph: Graph, leaf: Node, scalar_nodes: Sequence[Node]) -> Node:
     """The number in a scalar's place; all that was derived from the scalar relies on its dtype.
 
-    The core keeps truth values as integers.
+    The core represents truth values as integers.
     """
     slot = leaf.attribute("slot")
     number: Node = scalar_nodes[slot]

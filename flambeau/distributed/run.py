@@ -1,8 +1,8 @@
 """`python -m torch.distributed.run`: starts the processes of a program on this machine.
 
 Each process runs the same script and learns from its environment which one it is (`RANK`,
-`LOCAL_RANK`, `WORLD_SIZE` ...). Processes cannot exchange tensors in this build: a script that asks
-`torch.distributed.is_available()` first, or that runs as one process, works.
+`LOCAL_RANK`, `WORLD_SIZE` ...). Processes cannot exchange tensors in this build: a script that
+checks `torch.distributed.is_available()` first, or that runs as one process, works.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 __all__ = ["get_args_parser", "main", "parse_args", "run"]
 
 _POLL = 0.05  # seconds between looks at the processes
-_GRACE = 30.0  # seconds a process has to end after it was asked to
+_GRACE = 30.0  # seconds between SIGTERM and SIGKILL
 
 
 def get_args_parser() -> argparse.ArgumentParser:

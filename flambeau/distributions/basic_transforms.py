@@ -29,7 +29,7 @@ class Transform:
     """A function of tensors with an inverse and `log_abs_det_jacobian`.
 
     Args:
-        cache_size: 1 keeps the last input and output, so that `inv(t(x))` is x itself; 0: none.
+        cache_size: 1 caches the last input and output, so that `inv(t(x))` is x itself; 0: none.
 
     Raises:
         ValueError: another cache size.

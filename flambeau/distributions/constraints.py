@@ -68,7 +68,7 @@ class Constraint:
         inherit_docs(cls)
 
     def check(self, value: Tensor) -> Tensor:
-        """A boolean tensor of the batch shape: True where an event lies in the set."""
+        """A boolean tensor of the batch shape: True where an event is in the set."""
         raise NotImplementedError(f"[{type(self).__name__}] has no check")
 
     def __repr__(self) -> str:

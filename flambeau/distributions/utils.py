@@ -181,7 +181,7 @@ class lazy_property:  # noqa: N801 - PyTorch's name
 
 
 class Odds:
-    """A parameter given as `probs` or as `logits`; the other one is computed when asked for.
+    """A parameter given as `probs` or as `logits`; the other one is computed on first access.
 
     Example:
         >>> torch.distributions.Bernoulli(logits=torch.zeros(1)).probs

@@ -1,6 +1,6 @@
 """`torch.func`: functions made from functions, `vmap`, `grad`, `jvp` and their kin, freely nested.
 
-Loaded when it is first asked for: `import flambeau` pays nothing for it.
+Loaded on first access, so that it does not slow `import flambeau`.
 """
 
 from flambeau.autograd.transforms.modules import (

@@ -1,4 +1,4 @@
-"""`func.rearrange`: dimensions turned, joined and split by a pattern, in the notation of einops.
+"""`func.rearrange`: dimensions permuted, joined and split by a pattern, in the notation of einops.
 
 A pattern becomes a reshape, a permutation and a reshape: views wherever those are.
 """
@@ -29,7 +29,7 @@ class Group(NamedTuple):
 
     @property
     def is_rest(self) -> bool:
-        """Whether it stands for all dimensions that have no name."""
+        """Whether it matches all dimensions that have no name."""
         return self.names == (_DOTS,) and not self.bracketed
 
 
@@ -103,7 +103,7 @@ def _parsed(pattern: str) -> tuple[tuple[Group, ...], tuple[Group, ...]]:
 
 
 def _spelled(side: Sequence[Group], dots: Sequence[str]) -> list[tuple[str, ...]]:
-    """The axes of every dimension, with those that an ellipsis stands for."""
+    """The axes of every dimension, with those that an ellipsis matches."""
     spelled: list[tuple[str, ...]] = []
     for group in side:
         if group.is_rest:

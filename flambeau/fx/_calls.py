@@ -2,8 +2,8 @@
 argument.
 
 PyTorch's methods are other objects than the functions of the same name; here an operator is one
-object. A call on a tensor that is no proxy, such as `buffer + x` or `buffer.add(x)`, is told from
-`torch.add(buffer, x)` by the instruction that the caller's frame executes.
+object. The instruction that the caller's frame executes distinguishes a call on a tensor that is no
+proxy, such as `buffer + x` or `buffer.add(x)`, from `torch.add(buffer, x)`.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ _NOTE = (
 
 
 def compatibility(is_backward_compatible: bool) -> Callable[[_Marked], _Marked]:
-    """A decorator that says whether a function keeps its behaviour between versions.
+    """A decorator that states whether a function's behaviour is stable between versions.
 
     Args:
         is_backward_compatible: False adds a warning to the docstring.

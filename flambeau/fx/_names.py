@@ -93,7 +93,7 @@ class _Namespace:
 
         Args:
             candidate: what it should look like.
-            obj: what it stands for, which then keeps it; None: nothing in particular.
+            obj: the object to name, whose name is then fixed; None: no object.
         """
         if obj is not None and obj in self._obj_to_name:
             return self._obj_to_name[obj]
@@ -113,7 +113,7 @@ class _Namespace:
         return candidate
 
     def associate_name_with_obj(self, name: str, obj: object) -> None:
-        """Says what a name that was made before stands for."""
+        """Assigns an existing name to an object."""
         self._obj_to_name.setdefault(obj, name)
 
     def _is_illegal(self, name: str, obj: object) -> bool:

@@ -178,7 +178,7 @@ def _maybe_revert_all_patches() -> Iterator[None]:
 
 
 def _patch_wrapped_functions(patcher: _Patcher) -> None:
-    """Replaces the functions and methods that `wrap` was told of."""
+    """Replaces the functions and methods that were passed to `wrap`."""
     for key, frame_dict in _wrapped_fns_to_patch.copy().items():
         name = key[1]
         original = frame_dict.get(name, getattr(builtins, name, None))

@@ -1,8 +1,8 @@
 """How calls of PyTorch's functions that are written in Python appear in a graph.
 
 A function of PyTorch that is written in Python passes its first arguments by position, the others
-by name, defaults included. A native one passes the arguments as the caller wrote them. Graphs keep
-this difference, so that a program's graph has the same text here.
+by name, defaults included. A native one passes the arguments as the caller wrote them. Graphs
+reproduce this difference, so that a program's graph has the same text here.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ class Tracer(TracerBase):
     # ------------------------------------------------------------------------ arguments
     @compatibility(is_backward_compatible=True)
     def create_arg(self, a: Any) -> Argument:
-        """The argument of a node that stands for a value.
+        """The argument of a node that represents a value.
 
         Parameters, buffers and other tensors become `get_attr` nodes; a tensor that the root does
         not have becomes an attribute of it.
@@ -488,7 +488,7 @@ class Tracer(TracerBase):
 
         Args:
             root: the module or function.
-            concrete_args: parameters that keep these values; `PH` within containers marks inputs.
+            concrete_args: parameters fixed to these values; `PH` within containers marks inputs.
 
         Returns:
             Graph: to be owned by a `GraphModule` of `self.root`.
@@ -597,7 +597,7 @@ def symbolic_trace(
 
     Args:
         root: the module or function.
-        concrete_args: parameters that keep these values.
+        concrete_args: parameters fixed to these values.
 
     Returns:
         GraphModule: computes the same, by generated code.

@@ -141,7 +141,7 @@ class _FindNodesLookupTable:
 
 @compatibility(is_backward_compatible=True)
 class Graph:
-    """A program as a list of nodes, which can be changed and turned into Python source.
+    """A program as a list of nodes, which can be changed and printed as Python source.
 
     Example:
         >>> graph = torch.fx.Graph()
@@ -334,7 +334,7 @@ class Graph:
             hook(to_erase)
         self._find_nodes_lookup_table.remove(to_erase)
         before, after = to_erase._prev, to_erase._next
-        before._next, after._prev = after, before  # a walk that stands here still finds its way
+        before._next, after._prev = after, before  # an iterator at the erased node can continue
         to_erase._erased = True
         self._len -= 1
         to_erase._update_args_kwargs((), {})
@@ -687,5 +687,5 @@ def _has_attribute(module: Any, qualified_name: str) -> bool:
 
 
 def _warn(text: str) -> None:
-    """Warns where the caller of the caller stands."""
+    """Warns at the line of the caller's caller."""
     warnings.warn(text, stacklevel=3)

@@ -38,7 +38,7 @@ _ELSEWHERE = (_del_attr, _get_attr, _get_attr_via_attr_list, _has_attr, _custom_
 
 
 class _EvalCacheLoader:
-    """Keeps generated source, so that tracebacks can show its lines."""
+    """Stores generated source, so that tracebacks can show its lines."""
 
     def __init__(self) -> None:
         self.eval_cache: dict[str, str] = {}
@@ -53,7 +53,7 @@ class _EvalCacheLoader:
             co_fields: file, line and name of the traced function.
 
         Returns:
-            str: a name that stands for its file.
+            str: a name that replaces its file's.
         """
         key = self._get_key()
         if co_fields:
@@ -414,7 +414,7 @@ class GraphModule(Module):
             m: the module.
 
         Returns:
-            bool: False if something that is no module stands in between.
+            bool: False if a part of the path is no module.
         """
         *prefix, field = target.split(".")
         module: torch.nn.Module = self

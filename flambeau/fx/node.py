@@ -306,7 +306,7 @@ class Node:
 
     @property
     def stack_trace(self) -> str | None:
-        """Where the operation was recorded, if the tracer kept it: `meta["stack_trace"]`."""
+        """Where the operation was recorded, if the tracer stored it: `meta["stack_trace"]`."""
         return self.meta.get("stack_trace", None)
 
     @stack_trace.setter

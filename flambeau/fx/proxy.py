@@ -1,4 +1,4 @@
-"""`Proxy`: stands for a value while a function is traced, and records what is done with it."""
+"""`Proxy`: represents a value while a function is traced, and records what is done with it."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ class TracerBase:
 
     @compatibility(is_backward_compatible=True)
     def create_arg(self, a: Any) -> Argument:
-        """The argument of a node that stands for a value: proxies become nodes.
+        """The argument of a node that represents a value: proxies become nodes.
 
         Args:
             a: a proxy, a constant, or containers of them.
@@ -443,7 +443,7 @@ def _asserts(frame: types.FrameType) -> bool:
 
 @compatibility(is_backward_compatible=False)
 class MetaProxy(Proxy):
-    """A proxy that also runs each call on fake tensors and keeps the result in `meta["val"]`.
+    """A proxy that also runs each call on fake tensors and stores the result in `meta["val"]`.
 
     Args:
         node: the node.

@@ -96,10 +96,10 @@ def replace_pattern(
     pattern: Callable[..., Any] | GraphModule,
     replacement: Callable[..., Any] | GraphModule,
 ) -> list[Match]:
-    """Replaces every place of a graph that looks like a pattern.
+    """Replaces every subgraph that matches a pattern.
 
-    A place fits if it makes the same calls in the same way and nothing else uses its inner values.
-    Places that overlap: the first one is replaced.
+    A subgraph matches if it makes the same calls in the same way and nothing else uses its inner
+    values. Of overlapping matches the first one is replaced.
 
     Args:
         gm: the module, which is changed.
@@ -188,7 +188,7 @@ def _replace_pattern(
             )
         common = _graph_of(replacement)
     replaced: list[ReplacedPatterns] = []
-    moved: dict[Node, Node] = {}  # values of earlier matches -> what stands there now
+    moved: dict[Node, Node] = {}  # values of earlier matches -> their replacements
     for match in matches:
         graph = common if common is not None else replacement_callback(match, original, searched)  # type: ignore[misc]
         replaced.append(_replace_one(original, match, graph, moved))

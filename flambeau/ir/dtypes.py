@@ -145,7 +145,7 @@ OPAQUE = frozenset({*MINIFLOATS, "e2m1fnx2"})
 
 
 def minifloat_value(code: int, dtype: str) -> float:
-    """The number that a code of a float8 type stands for."""
+    """The number that a code of a float8 type represents."""
     form = MINIFLOATS[dtype]
     if not form.signed:
         return math.nan if code == 0xFF else math.ldexp(1.0, code - form.bias)

@@ -1,8 +1,8 @@
 """Kernels (grammar 2): the immutable loop program of one fused kernel.
 
 The scheduler builds these, a printer spells them for a target, and nothing else may know both. A
-kernel is free of names and of concrete sizes, so that equal work in different places of a program
-is one and the same text, compiled once.
+kernel is free of names and of concrete sizes, so that equal work in different parts of a program is
+one and the same text, compiled once.
 
 Axes and symbols. Every index and extent is a `Size` over these symbols only:
 
@@ -17,14 +17,14 @@ Divisions and remainders in indices only ever see non-negative operands. Indices
 
 Forms:
 
-    map     [Pass]: for every row, for every r (parallel too): stores. No reductions, no keeps.
+    map     [Pass]: for every row, for every r (parallel too): stores. No reductions, no `keeps`.
     row     [Pass | RowStores, ...]: for every row, each Pass in turn loops r over [0, inner),
-            reducing along r, keeping vectors of values in scratch and storing. A result is read as
-            `k.reduced(name)`, a kept vector as `k.kept(name)`, in *later* statements only.
+            reducing along r, writing vectors of values to scratch (`keeps`) and storing. *Later*
+            statements read a result as `k.reduced(name)`, a resident vector as `k.kept(name)`.
             RowStores happen once per row and use row scalars only (nothing that depends on r).
     column  [ReducePass | Pass, ...]: for every row and every r (both parallel; r is vectorised, in
             blocks of `COLUMN_BLOCK`): a ReducePass loops k over [0, reduce), reducing along k (one
-            result per r) and storing; a Pass happens once per r (no reductions, no keeps, nothing
+            result per r) and storing; a Pass happens once per r (no reductions, no `keeps`, nothing
             depends on k).
     scan    [ScanPass]: rows and r as in "column"; k runs sequentially; `k.carry(name)` is the
             running value that includes element k, also for the scans after it. Stores happen at
@@ -34,8 +34,8 @@ Forms:
             printer `codegen/c/kernels/c_template_<family>.py` spells, with `settings` as its
             compile-time choices. The body is what happens to its results, its *epilogue*: Passes
             without reductions, where p0 .. and r count the results' coordinates and
-            `k.kept("result")` is the result itself, of dtype `settings["result"]`. What its chunks
-            are and how much scratch it needs is told by the module that schedules it.
+            `k.kept("result")` is the result itself, of dtype `settings["result"]`. The module that
+            schedules it defines its chunks and the size of its scratch.
 
 Values that do not depend on r (in "row": means, inverse deviations; broadcast loads) are row
 scalars: the printer computes them once per row.
@@ -61,9 +61,9 @@ and arg*. A reduction over no elements gives the identity (arg*: 0).
 Scan operations: sum prod max min (NaN wins), and linear: the value is `k.pair(a, b)` and the
 running value y becomes a*y + b (rounded twice), b at k = 0.
 
-`check_index` (size, dimension, parameter) of an i64 value wraps it into [0, size); where it lies
-outside [-size, size) (with `strict`: outside [0, size)) it is reported to the parameter, of dtype
-"error", and goes on as 0.
+`check_index` (size, dimension, parameter) of an i64 value wraps it into [0, size). A value outside
+[-size, size) (with `strict`: outside [0, size)) is reported to the parameter, of dtype "error", and
+replaced by 0.
 
 Element types: `sum`, `prod`, `max`, `min` have the dtype of their value, `xor` that of integers;
 `any`, `all` take and give bool. A store's value has the dtype of its parameter.
@@ -243,7 +243,7 @@ def reduced(name: str, dtype: str) -> Node:
 
 
 def kept(name: str, dtype: str) -> Node:
-    """Element r of a vector kept by an earlier Pass of the same row."""
+    """Element r of a resident vector, which an earlier Pass of the same row wrote."""
     return KEPT((), (("name", name),), dtype)
 
 
@@ -294,7 +294,7 @@ def decode_constant(text: str, dtype: str) -> bool | int | float | complex:
 
 
 def statement_values(statement: Statement) -> list[Node]:
-    """Values a statement uses directly: reductions or scans, keeps, stores."""
+    """Values a statement uses directly: reductions or scans, `keeps`, stores."""
     values: list[Node] = []
     if isinstance(statement, (Pass, ReducePass)):
         values.extend(value for _, _, value in statement.reductions)
@@ -346,8 +346,8 @@ def row_count(kernel: Kernel, bound: Mapping[str, Size]) -> Size:
 
 
 def scratch_bytes(kernel: Kernel, sizes: Sequence[Size]) -> Size:
-    """Bytes of scratch that the kept vectors need: per keep, in order of appearance, `inner`
-    elements rounded up to a multiple of 64 elements. Only row kernels keep."""
+    """Bytes of scratch of the resident vectors: for each, in order of appearance, `inner` elements
+    rounded up to a multiple of 64 elements. Only row kernels have any."""
     bound = {f"n{i}": s for i, s in enumerate(sizes)}
     total: Size = 0
     for statement in kernel.body:

@@ -97,9 +97,9 @@ def loaded(name: str) -> Any:
 
 
 class computed_once(Generic[Value]):  # noqa: N801 - a decorator
-    """A property whose value, once computed, lies in the instance under the property's name.
+    """A property whose value, once computed, is stored in the instance under the property's name.
 
-    Two threads may compute it at the same time; both then see the value that was kept first.
+    Two threads may compute it at the same time; both then return the value that was stored first.
     """
 
     def __init__(self, function: Callable[[Any], Value]) -> None:
@@ -122,7 +122,7 @@ class computed_once(Generic[Value]):  # noqa: N801 - a decorator
 # Tables of equal structures
 
 SWEEP_AFTER = 1 << 14  # new entries; also as many as the last sweep left
-_ROUNDS = 3  # of a sweep: a value may hold what lies in a table that was swept before its own
+_ROUNDS = 3  # of a sweep: a value may own entries of a table that was swept before its own
 _making = fork_safe_lock(level=4)  # held by who enters a value, and by the sweep
 _tables: list[Table[Any, Any]] = []
 _memos: list[dict[Any, Any]] = []

@@ -189,7 +189,7 @@ class Graph:
         outputs: results; those from `visible` on exist only for the backward program.
         guards: conditions on the symbols under which this program is valid.
         generators: number of random-generator slots.
-        notes: what its users find out about it and keep.
+        notes: results of analyses, cached by their callers.
     """
 
     symbols: tuple[str, ...]

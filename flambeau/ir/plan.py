@@ -190,7 +190,7 @@ class Packing(NamedTuple):
 
     Attributes:
         source, target: positions in the launch's buffers.
-        spare: register of bytes that are only made to be kept; -1: none.
+        spare: register of bytes that are written for the cache only; -1: none.
         kernel: a number for the kernel's text.
     """
 
@@ -201,7 +201,7 @@ class Packing(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """A kernel, or a native routine; -1 stands for a register that is not there.
+    """A kernel, or a native routine; -1 means no register.
 
     Attributes:
         name: in profiles and errors.

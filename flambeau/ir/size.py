@@ -243,8 +243,8 @@ def estimate(a: Size, values: Mapping[str, int], default: int) -> int:
     Args:
         a: the size.
         values: the values of symbols.
-        default: stands for symbols without a value, and for the size itself where its value cannot
-            be a size: a divisor is 0, or the result is negative.
+        default: the value of symbols without one, and of the size itself where its value cannot be
+            a size: a divisor is 0, or the result is negative.
     """
     if isinstance(a, int):
         return a

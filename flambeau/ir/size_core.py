@@ -425,7 +425,7 @@ def _split(a: Size, b: Size) -> tuple[Size, Size]:
     quotients: Terms = {}
     for monomial, factor in terms_of(a).items():
         reduced = divide_monomial(monomial, divisor_monomial)
-        # Constants get a remainder in [0, b); the factors of symbols keep their sign.
+        # Constants get a remainder in [0, b); the factors of symbols retain their sign.
         count = factor // divisor_factor if not monomial else truncate(factor, divisor_factor)
         if reduced is not None and count:
             quotients[reduced] = count
@@ -698,7 +698,7 @@ def _search_lower_bound(a: Size, depth: int) -> int | None:
         for relaxed, scale in _relaxations(a):
             low = _search_lower_bound(relaxed, depth - 1)
             if low is not None:
-                # a >= relaxed / scale; a symbolic scale keeps only the sign.
+                # a >= relaxed / scale; of a symbolic scale only the sign is known.
                 bound = -(-low // scale) if isinstance(scale, int) else 0
                 if isinstance(scale, int) or low >= 0:
                     best = bound if best is None else max(best, bound)

@@ -1,6 +1,6 @@
 """Factors that a dividend shares with a divisor which is not proven to be positive.
 
-`size_core` asks for them where none of its other rules applies. The module must not know about
+`size_core` calls this module where none of its other rules applies. The module must not know about
 graphs, kernels or tensors.
 """
 

@@ -1,7 +1,7 @@
 """Values of size expressions at a few points: a claim that fails at one of them is not provable.
 
-Most of the questions that simplification asks ("is a <= b?", of two extents that have nothing to do
-with each other) have the answer no, which a search for a proof finds last. A counterexample costs
+Most queries of simplification ("is a <= b?", for two unrelated extents) have the answer no, which a
+search for a proof finds last. A counterexample costs
 some multiplications, remembered for every atom, and can never change an answer.
 """
 

@@ -533,7 +533,7 @@ class ShapeEnvironment:
             hint: the example's value.
             name: the symbol's name, new in this environment.
             specialise: sizes 0 and 1 become constants (with a guard), and all others are known to
-                be at least 2. For callers whose key already tells 0, 1 and other sizes apart.
+                be at least 2. For callers whose key already distinguishes 0, 1 and other sizes.
             minimum: what the caller knows about the size without specialising.
 
         Raises:

@@ -1,7 +1,7 @@
 """`torch.jit`: scripted and traced code, for programs that still use TorchScript.
 
-Scripted code keeps Python's semantics: `script` resolves the names of a function's source and
-checks that it is in TorchScript's subset, `trace` writes down the operators of one run; both give
+Scripted code has Python's semantics: `script` resolves the names of a function's source and checks
+that it is in TorchScript's subset, `trace` records the operators of one run; both give
 source text that runs as Python over our operators, with types checked where values enter, and that
 an archive stores, so that it loads without the class's source. There is no second compiler: give a
 scripted module to `torch.compile` like any other. Deprecated, as in PyTorch.

@@ -128,7 +128,7 @@ def try_ann_to_type(ann: Any, loc: Any, rcb: Any = None) -> Any:
 
     Args:
         ann: the annotation; None is a tensor.
-        loc, rcb: where it stands, and what resolves names; not needed.
+        loc, rcb: its position and a resolver of names; not needed.
     """
     return TensorType.get() if ann is None else from_annotation(ann)
 
@@ -158,7 +158,7 @@ def check_fn(fn: Any, loc: Any) -> None:
 
 
 def get_type_line(source: str) -> str | None:
-    """The comment of a source text that tells the types, or None."""
+    """The type comment of a source text, or None."""
     match = re.search(r"#\s*type:\s*(?!ignore).*", source)
     return match.group(0).strip() if match else None
 
@@ -221,7 +221,7 @@ def try_real_annotations(fn: Any, loc: Any) -> Any:
 
 
 def get_signature(fn: Any, rcb: Any, loc: Any, is_method: bool) -> Any:
-    """The types of a function's parameters and result, or None where it tells none."""
+    """The types of a function's parameters and result, or None if it declares none."""
     real = try_real_annotations(fn, loc)
     if real is not None:
         return (real[0][1:], real[1]) if is_method else real

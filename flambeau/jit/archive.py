@@ -270,7 +270,7 @@ def to_bytes(m: Any, _extra_files: Mapping[str, Any] | None = None) -> bytes:
     records = {f"code/{i}.py": text.encode() for i, text in enumerate(writer.sources)}
     for name, value in (_extra_files or {}).items():
         records[f"extra/{name}"] = value.encode() if isinstance(value, str) else bytes(value)
-    records["constants.pkl"] = b"\x80\x02)."  # an empty tuple: what tells scripted code from data
+    records["constants.pkl"] = b"\x80\x02)."  # an empty tuple; its presence marks scripted code
     archives = late("flambeau.serialization.archives")
     archives.write(content, file, "archive", None, 2, records=records)
     return file.getvalue()

@@ -103,7 +103,7 @@ class Source:
     names: dict[str, Any] = field(default_factory=dict)
 
     def range_of(self, node: ast.AST) -> SourceRange:
-        """Where a node stands in the file."""
+        """The range of a node in the file."""
         line = getattr(node, "lineno", self.first_line)
         start = getattr(node, "col_offset", 0) + self.column
         end = getattr(node, "end_col_offset", None) or start + 1

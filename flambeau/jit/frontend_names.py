@@ -114,7 +114,7 @@ def is_torch_jit_ignore_context_manager(stmt: Any) -> bool:
 
 
 def find_before(ctx: Any, pos: int, substr: str, offsets: tuple[int, int] = (0, 0)) -> Any:
-    """Where a text stands last before a position: two positions.
+    """The range of the last occurrence of a text before a position: two positions.
 
     Args:
         ctx: an object with `source`, the text.

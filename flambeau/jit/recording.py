@@ -150,7 +150,7 @@ class Recorder(TorchFunctionMode):
         self._constants = constants
 
     def bind(self, value: Any, text: str) -> None:
-        """Gives a tensor the text that stands for it."""
+        """Sets the text that represents a tensor."""
         self._names[id(value)] = text
         self._held.append(value)
 
@@ -315,7 +315,7 @@ class Recorder(TorchFunctionMode):
         return result
 
     def name_of(self, value: Any) -> str | None:
-        """The text that stands for a tensor or module, or None."""
+        """The text that represents a tensor or module, or None."""
         return self._names.get(id(value))
 
     def returned(self, result: Any, strict: bool) -> str:

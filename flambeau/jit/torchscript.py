@@ -1,9 +1,9 @@
 """Archives that PyTorch's own TorchScript wrote: weights, and the code of plain modules.
 
 An archive's code is a subset of Python in which each operation is a call, `torch.add(x, 1)`. It is
-never run as it stands: each function is rewritten from its syntax tree into calls of the closed
-list in `torchscript_operators`, and whatever is not known makes a function that raises
-NotImplementedError when it is called, so that weights can be read in any case.
+never run unchanged: each function is rewritten from its syntax tree into calls of the closed list
+in `torchscript_operators`. A function with unknown constructs raises NotImplementedError when it is
+called, so that weights can be read in any case.
 """
 
 from __future__ import annotations
@@ -306,7 +306,7 @@ class _Lowering(ast.NodeTransformer):
         return ast.FunctionDef(self.tree.name, own, body, [], None)
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
-        """Parts of the nodes that keep their meaning."""
+        """Visits the children of nodes that need no rewriting."""
         if not isinstance(node, _KEPT):
             raise _Unsupported(f"{type(node).__name__}: {ast.unparse(node)[:80]}")
         return super().generic_visit(node)

@@ -405,7 +405,7 @@ def _tensors(value: Any) -> list[Any]:
 
 
 def script_if_tracing(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that a trace calls as scripted code, so that its control flow is kept.
+    """A function that a trace calls as scripted code, so that its control flow is preserved.
 
     Example:
         >>> @torch.jit.script_if_tracing

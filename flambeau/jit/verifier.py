@@ -55,7 +55,7 @@ def refused(reason: str) -> RuntimeError:
 
 @functools.cache
 def _methods() -> frozenset[str]:
-    """Attributes that every value may be asked for."""
+    """Attributes that may be read on every value."""
     plain = {name for kind in (list, dict, str, tuple) for name in vars(kind)}
     tensors = {name for name in dir(_core.Tensor) if not name.startswith("__")}
     allowed = {name for name in plain | tensors if not name.startswith("__")} | _ALLOWED_DUNDERS

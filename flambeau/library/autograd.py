@@ -207,7 +207,7 @@ def _vmap(op: OpOverload) -> Callable[..., Any]:
 
 
 def _dims_of(form: Form, output: Any, out_dims: Any) -> list[Any]:
-    """A dimension per tensor of the results; one number stands for all of them."""
+    """A dimension per tensor of the results; one number applies to all of them."""
     if out_dims is None or isinstance(out_dims, int):
         return [out_dims] * len(flat_tensors([output]))
     dims: list[Any] = []

@@ -1,4 +1,4 @@
-"""`opcheck`: does an operator keep what its schema, its sizes and its derivative promise?"""
+"""`opcheck`: checks an operator against its schema, its fake function and its derivative."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class OpCheckError(Exception):
 
 
 class MetadataMismatchError(RuntimeError):
-    """The function that tells sizes told others than the results have."""
+    """The function given to `register_fake` returned other sizes than the results have."""
 
 
 def opcheck(
@@ -40,7 +40,7 @@ def opcheck(
 
     - test_schema: it writes what its schema says, and results are memory of their own.
     - test_autograd_registration: a derivative is registered as a formula, not hidden in a kernel.
-    - test_faketensor: `register_fake` tells the sizes, strides and dtypes that results have.
+    - test_faketensor: `register_fake` returns the sizes, strides and dtypes that results have.
     - test_aot_dispatch_dynamic, test_aot_dispatch_static: compiled, it gives the same bits and the
       same gradients.
 

@@ -15,7 +15,7 @@ from flambeau.library.operators import (
 )
 from flambeau.library.schemas import infer_schema, parse
 
-# As PyTorch names devices; a kernel for one that is not there is kept and never asked.
+# As PyTorch names devices; a kernel for an unavailable one is stored and never called.
 DEVICES = frozenset(
     "cpu cuda ipu xpu mkldnn opengl opencl ideep hip ve fpga maia xla lazy vulkan mps meta hpu "
     "mtia privateuseone".split()
@@ -40,7 +40,7 @@ def custom_op(
         mutates_args: names of the tensors that it writes; "unknown": all of them.
         device_types: of the tensors that it takes; None: any.
         schema: "(Tensor x, int n) -> Tensor"; None: from the function's annotations.
-        tags: kept.
+        tags: stored.
 
     Returns:
         A `CustomOpDef`.
@@ -93,7 +93,7 @@ class CustomOpDef:
         qualname: "namespace::name".
         schema: without a name.
         fn: its first kernel.
-        tags: kept.
+        tags: stored.
     """
 
     def __init__(self, qualname: str, schema: str, fn: Callable[..., Any], tags: Any) -> None:
@@ -155,7 +155,7 @@ class CustomOpDef:
         self._opoverload.kernels[EXPLICIT if device is None else device.upper()] = function
 
     def register_fake(self, fn: Callable[..., Any], /) -> Callable[..., Any]:
-        """Adds the function that tells the results' sizes, dtypes and strides.
+        """Adds the function that infers the results' sizes, dtypes and strides.
 
         It takes tensors without data and returns such.
         """
@@ -179,7 +179,7 @@ class CustomOpDef:
 
         Args:
             backward: (ctx, *gradients of the results) -> gradients of the arguments.
-            setup_context: (ctx, inputs, output): keeps on ctx what `backward` needs.
+            setup_context: (ctx, inputs, output): saves on ctx what `backward` needs.
 
         Raises:
             RuntimeError: the operator writes its arguments.

@@ -12,7 +12,7 @@ class FakeImplCtx:
     """The result of `torch.library.get_ctx`.
 
     Args:
-        op: the operator whose sizes are asked for.
+        op: the operator whose sizes are inferred.
     """
 
     def __init__(self, op: Any) -> None:
@@ -68,7 +68,7 @@ class RecordingContext(FakeImplCtx):
     """The context of a recorded call; the operator runs instead of being recorded."""
 
     def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> Any:  # noqa: A002
-        """A size that only the data tell: the region is cut here."""
+        """A size that depends on data: the recorded region ends here."""
         raise UnknownSizeError
 
 
@@ -95,7 +95,7 @@ class entered:  # noqa: N801 - a context manager, used like a function
 
 
 def get_ctx() -> FakeImplCtx | None:
-    """The context of the function that tells sizes and is being run; None outside of one.
+    """The context of the running `register_fake` function; None outside of one.
 
     Its `new_dynamic_size()` is a size that depends on data.
     """

@@ -1,9 +1,9 @@
 """Custom operators in recorded regions: one node each, which the region's program calls as a whole.
 
-The node's sizes are those that `register_fake` tells for the call, so a program holds for them
-alone. It is computed by a native routine that calls back here: the operator's kernel gets tensors
-of its own (it may keep them), and what it returns is copied to where the program wants it.
-Arguments that are written become results, so that a program knows of no writes.
+The node's sizes are those that `register_fake` returns for the call, so a program is valid for them
+alone. A native routine computes the node and calls back here: the operator's kernel gets tensors
+of its own (which it may retain), and its results are copied to the program's buffers. Arguments
+that are written become results, so that the program itself has no writes.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Call:
         self.number = -1
 
     def __repr__(self) -> str:
-        # Says that no plan with it is kept for other processes, to which it means nothing.
+        # The address prevents that a plan with it is stored for other processes.
         return f"<{self.op} at {id(self):#x}>"
 
 
@@ -122,7 +122,7 @@ def _written(op: OpOverload, values: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _told(call: Call) -> list[Geometry]:
-    """Geometries of the results, asked for while nothing is recorded."""
+    """Geometries of the results, inferred while nothing is recorded."""
     suspended = _core.record_suspend()
     try:
         operands = [
@@ -226,7 +226,7 @@ def _count(sizes: Sequence[int]) -> int:
 
 
 def _unread(value: Node, result: int, dtype: str, sizes: tuple[int, ...]) -> Node:
-    """Stands for a result that nobody reads: memory that is written all the same."""
+    """Represents an unread result: memory that is written all the same."""
     return node("s.unused", (), (("of", value), ("result", result)), dtype, sizes)
 
 
@@ -291,10 +291,10 @@ def _copied(buffer: memoryview, geometry: Geometry) -> Tensor:
 
 
 def _deliver(call: Call, results: Sequence[Tensor], buffers: Sequence[memoryview]) -> None:
-    """Copies the results to where the program wants them.
+    """Copies the results to the program's buffers.
 
     Raises:
-        RuntimeError: they are not what `register_fake` told.
+        RuntimeError: they are not what `register_fake` returned.
     """
     if len(results) != len(call.results):
         raise RuntimeError(

@@ -1,8 +1,8 @@
 """Operators that users define: what `torch.ops.<namespace>.<name>` finds, and how a call runs.
 
 A call passes the layers that an operator of the package passes, in the same order: subclasses and
-modes (the native core asks them), transformations, gradients, then the kernel of the tensors'
-device - or, for tensors without data, the function that tells the results' sizes; or, in a
+modes (called by the native core), transformations, gradients, then the kernel of the tensors'
+device - or, for tensors without data, the function that infers the results' sizes; or, in a
 recorded region, one opaque node of its program (`opaque.py`).
 """
 
@@ -39,7 +39,7 @@ class OpOverload:
     Attributes:
         namespace: "mylib".
         kernels: by dispatch key ("CPU", "CompositeExplicitAutograd" ...).
-        fake: tells the results' sizes, where it is registered.
+        fake: infers the results' sizes, where it is registered.
         backward, setup_context: the derivative's formula, where it is registered.
         vmap_rule: how batches are computed, where it is registered.
         custom: the `CustomOpDef` it belongs to, if any.
@@ -501,7 +501,7 @@ def retract(overload: OpOverload) -> None:
 
 
 def find(op: Any) -> OpOverload:
-    """The operator that a name ("namespace::name.overload"), an operator or a definition tells.
+    """The operator of a name ("namespace::name.overload"), an operator or a definition.
 
     Raises:
         RuntimeError: there is none of this name.

@@ -205,7 +205,7 @@ def define(
         qualname: "namespace::name"; or a `Library`, then returns a decorator of its kernel.
         schema: "(Tensor x) -> Tensor".
         lib: that owns it.
-        tags: kept.
+        tags: stored.
 
     Raises:
         ValueError: the name or the schema has not this form.
@@ -322,7 +322,7 @@ def register_fake(
     _stacklevel: int = 1,
     allow_override: bool = True,
 ) -> Any:
-    """Adds the function that tells the results' sizes, dtypes and strides.
+    """Adds the function that infers the results' sizes, dtypes and strides.
 
     Args:
         op: "namespace::name", an operator, or a definition.
@@ -367,7 +367,7 @@ def register_autograd(
     Args:
         op: "namespace::name", an operator, or a definition.
         backward: (ctx, *gradients of the results) -> gradients of the arguments.
-        setup_context: (ctx, inputs, output): keeps on ctx what `backward` needs.
+        setup_context: (ctx, inputs, output): saves on ctx what `backward` needs.
         lib: that owns it.
 
     Raises:
@@ -458,7 +458,7 @@ def get_kernel(op: Any, dispatch_key: Any) -> Kernel:
 
 
 def fallthrough_kernel() -> None:
-    """Stands for "no kernel" when a library is filled.
+    """Represents "no kernel" when a library is filled.
 
     Raises:
         NotImplementedError: it is called.

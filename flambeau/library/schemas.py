@@ -70,7 +70,7 @@ class Argument:
         name: empty for results without one.
         type: as it is written, `Tensor?[]`.
         default_value: None also where there is none.
-        kwarg_only: stands after `*`.
+        kwarg_only: follows `*`.
         alias_info: of `Tensor(a!)`, else None.
     """
 
@@ -288,7 +288,7 @@ def infer_schema(
         prototype_function: every parameter and the result are annotated, with `Tensor`, `int`,
             `float`, `bool`, `str`, `dtype`, `device`, numbers, lists and optionals of them.
         mutates_args: names of the tensors that it writes; "unknown": all of them.
-        op_name: stands in front, if given.
+        op_name: put in front, if given.
         tags: accepted.
 
     Raises:

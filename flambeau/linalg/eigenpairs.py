@@ -3,7 +3,7 @@
 Every step improves a block of vectors X by a Rayleigh-Ritz projection on the span of X, of the
 preconditioned residuals W, and of the last step's directions P (Knyazev 2001). "basic" projects on
 these vectors as they are, so it needs the Cholesky factor of a Gram matrix that nears a singular
-one. "ortho" keeps the basis B-orthonormal: W by Gram-Schmidt in blocks and the Gram matrix's own
+one. "ortho" makes the basis B-orthonormal: W by Gram-Schmidt in blocks and the Gram matrix's own
 eigenvectors (Stathopoulos and Wu 2002), P by the choice of Duersch, Shao, Yang and Gu (2018).
 """
 

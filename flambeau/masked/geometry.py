@@ -1,4 +1,4 @@
-"""Masked tensors turned, cut and joined: data and masks in the same way."""
+"""Masked tensors permuted, sliced, split and joined: data and masks in the same way."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def moved(op: Callable[..., Any], name: str, args: Any, kwargs: dict[str, Any]) 
     """An operator that moves elements, applied to the data and to the mask.
 
     Raises:
-        TypeError: a dense tensor stands among those that are joined.
+        TypeError: one of the joined tensors is dense.
     """
     for group in (*args, *kwargs.values()):
         if isinstance(group, (list, tuple)) and 0 < len(masked_operands(group)) < len(group):
@@ -48,7 +48,7 @@ def _parts(value: Any, part: str) -> Any:
 
 
 def paired(data: Any, mask: Any) -> Any:
-    """Masked tensors of results, which share no memory with what they were cut from."""
+    """Masked tensors of results, which share no memory with the operands."""
     if isinstance(data, torch.Tensor):
         if mask.dtype is not torch.bool:
             raise TypeError(

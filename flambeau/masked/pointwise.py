@@ -13,7 +13,7 @@ from flambeau.masked.construct import taken
 from flambeau.masked.tensor import MaskedTensor, masked
 from flambeau.sparse.tensor import SparseTensor, like
 
-# Operators that keep the elements: other dtypes, devices and copies of them.
+# Operators that preserve the elements: other dtypes, devices and copies of them.
 KEPT = """
 alias bfloat16 bool byte char clone conj contiguous cpu cuda double float half int long real
 resolve_conj resolve_neg short to type type_as type_of
@@ -114,7 +114,7 @@ def kept(op: Callable[..., Any], name: str, args: Any, kwargs: dict[str, Any]) -
 
 
 def copy_(target: Tensor, source: Tensor, non_blocking: bool = False) -> Any:
-    """Writes data into a masked tensor, which keeps its mask."""
+    """Writes data into a masked tensor, whose mask does not change."""
     if not isinstance(target, MaskedTensor):
         raise TypeError(
             "[copy_] a dense tensor cannot take a masked one\nhint: copy x.to_tensor(value)"

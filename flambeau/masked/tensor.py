@@ -1,11 +1,11 @@
 """Masked tensors: elements that are there, and elements that are not.
 
-A masked tensor keeps *data* and a bool *mask* of its size and layout; what the mask is False for is
+A masked tensor holds *data* and a bool *mask* of its size and layout; elements with mask False are
 not part of the tensor, whatever the data hold there. Operators come to `__torch_function__`, and
 `masked.dispatch` composes the result of operators on data and masks. The data stand for it in the
 graph of gradients, and a gradient has its tensor's mask.
 
-Data may be strided or sparse (COO and CSR); then data and mask keep the same places.
+Data may be strided or sparse (COO and CSR); then data and mask store the same indices.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class MaskedTensor(Wrapper):
         kept, places = aligned(data.detach(), mask.detach())
         return masked(kept.clone(), places.clone()).requires_grad_(requires_grad)
 
-    # ------------------------------------------------------------------ what is kept
+    # ------------------------------------------------------------------ data and mask
     def get_data(self) -> Tensor:
         """The data, with whatever they hold where the mask is False; differentiable.
 
@@ -95,15 +95,15 @@ class MaskedTensor(Wrapper):
         return masked(self._kept.to_dense(), self._mask.to_dense())
 
     def to_sparse_coo(self) -> Tensor:
-        """A masked tensor of layout `torch.sparse_coo` that keeps what the mask is True for."""
+        """A masked tensor of layout `torch.sparse_coo`; it stores the unmasked elements."""
         return self.to_sparse(layout=torch.sparse_coo)
 
     def to_sparse_csr(self) -> Tensor:
-        """A masked tensor of layout `torch.sparse_csr` that keeps what the mask is True for."""
+        """A masked tensor of layout `torch.sparse_csr`; it stores the unmasked elements."""
         return self.to_sparse(layout=torch.sparse_csr)
 
     def to_sparse(self, sparse_dim: int | None = None, *, layout: Any = torch.sparse_coo) -> Tensor:
-        """A masked tensor of a sparse layout that keeps what the mask is True for.
+        """A masked tensor of a sparse layout; it stores the elements whose mask is True.
 
         Args:
             sparse_dim: every dimension, if it is given.
@@ -310,7 +310,7 @@ def announce(data: Any, depth: int) -> None:
 
 
 def aligned(data: Any, mask: Any) -> tuple[Any, Any]:
-    """Data and mask that keep the same places."""
+    """Data and mask that store the same indices."""
     if data.layout is torch.strided:
         return data, mask
     if data.layout is torch.sparse_coo:

@@ -62,7 +62,7 @@ def set_sharing_strategy(new_strategy: str) -> None:
 
 init_reductions()
 
-# Parts that are loaded when a program asks for them.
+# Parts that are loaded on first access.
 globals()["__getattr__"] = _missing.getter(
     __name__, submodules=("pool", "queue", "reductions", "spawn")
 )

@@ -29,7 +29,7 @@ def nested_tensor(
             `layout=torch.jagged` they differ in at most one dimension.
         dtype, device: of the result; those of the first sample where None.
         layout: `torch.strided` (default) or `torch.jagged`.
-        requires_grad: whether the result wants a gradient.
+        requires_grad: whether the result requires a gradient.
         pin_memory: accepted; there is no pinned memory on CPUs.
 
     Shape: samples `(n_i, *)` -> `(B, n, *)`, n a symbol.
@@ -60,7 +60,7 @@ def _as_part(item: Any, dtype: Any, device: Any) -> Any:
 
 
 def as_nested_tensor(ts: Any, dtype: Any = None, device: Any = None, layout: Any = None) -> Tensor:
-    """A nested tensor of samples that keeps their history: gradients reach them.
+    """A nested tensor of samples, to which gradients flow back.
 
     Args:
         ts: a list or tuple of B tensors, a dense tensor (its rows are the samples), or a nested
@@ -173,7 +173,7 @@ def nested_tensor_from_jagged(
         min_seqlen, max_seqlen: the extreme lengths, where the caller knows them: else they are read
             from the offsets when something needs them.
 
-    Shape: `(total, *)` -> `(B, n, *)`, n a symbol that stands for these offsets.
+    Shape: `(total, *)` -> `(B, n, *)`, n a symbol that represents these offsets.
 
     Offsets and lengths are read, and then checked, when something first needs them on the host.
 
@@ -183,7 +183,7 @@ def nested_tensor_from_jagged(
         ValueError: jagged_dim is less than 1.
         IndexError: jagged_dim is none of the dimensions.
         RuntimeError: neither offsets nor lengths are given, or an extreme length is negative. When
-            they are read: a sample's length is negative, or it lies beyond the values.
+            they are read: a sample's length is negative, or it ends beyond the values.
 
     Example:
         >>> x = torch.nested.nested_tensor_from_jagged(torch.arange(4.0), torch.tensor([0, 1, 4]))
@@ -255,11 +255,11 @@ def _jagged_dim(dim: int | None, ndim: int) -> int:
 def narrow(
     tensor: Tensor, dim: int, start: Any, length: Any, layout: Any = torch.strided
 ) -> Tensor:
-    """Per row of a dense tensor, `length` places of a dimension from `start` on: a view.
+    """Per row of a dense tensor, `length` elements of a dimension from `start` on: a view.
 
     Args:
         tensor: `(B, N, *)`.
-        dim: the dimension that is cut; 1 with `layout=torch.jagged`.
+        dim: the dimension that is narrowed; 1 with `layout=torch.jagged`.
         start: int or (B) integers.
         length: int or (B) integers.
         layout: of the result; with `torch.strided` start and length are ints.
@@ -314,7 +314,7 @@ def _per_row(value: Any, batch: int, device: Any) -> Any:
 
 
 def masked_select(tensor: Tensor, mask: Tensor) -> Tensor:
-    """Per row of a dense tensor, the elements that a mask keeps.
+    """Per row of a dense tensor, the elements that a mask selects.
 
     Args:
         tensor: `(*, N)`, dense.
@@ -349,7 +349,7 @@ def to_padded_tensor(
 
     Args:
         input: nested.
-        padding: what stands behind the end of a sample.
+        padding: the value behind the end of a sample.
         output_size: sizes of the result, at least those needed; by default the largest of each
             dimension.
         out: takes the result.

@@ -1,4 +1,4 @@
-"""Jagged tensors turned, cut, joined and reshaped; the ragged dimension stays whole."""
+"""Jagged tensors permuted, sliced, joined and reshaped; the ragged dimension is never split."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def narrow(input: Any, dim: int, start: int, length: int) -> Any:
 
 
 def slice_of(input: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
-    """Places start, start + step, ... of a regular dimension, or some of the samples."""
+    """Indices start, start + step, ... of a regular dimension, or some of the samples."""
     cut = slice(start, end, step)
     if normal("slice", input.dim(), dim) == 0:
         return samples(input, range(len(input))[cut])

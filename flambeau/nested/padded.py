@@ -1,7 +1,7 @@
-"""From jagged tensors to dense ones whose samples are filled up, and back.
+"""Conversions between jagged tensors and dense ones with padding.
 
-Operators along the ragged dimension run on the dense form. What fills up is their neutral element,
-and it stands behind the end: so a sample has the bits it would have alone (docs/design.md § 3).
+Operators along the ragged dimension run on the dense form. The padding is their neutral element and
+follows the sample, so a sample has the bits it would have alone (docs/design.md § 3).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long the parts of a jagged tensor are, and the symbol that stands for their length.
+"""Lengths of the samples of a jagged tensor, and the symbol that represents them in its shape.
 
 Tensors that were computed from each other share one `Ragged`: that is what makes "same offsets"
 a comparison of two objects, and what lets lengths be read on the host once.
@@ -28,7 +28,7 @@ class SymInt:
     """
 
     def __init__(self, ragged: Any, name: str, factor: int = 1) -> None:
-        """A multiple of a length: `ragged` keeps the name alive."""
+        """A multiple of a length; the reference to `ragged` extends its lifetime."""
         self._ragged, self._name, self._factor = ragged, name, factor
 
     def __repr__(self) -> str:
@@ -213,7 +213,7 @@ class Ragged:
         return torch.where(inside, begin + steps, 0), inside
 
     def places(self, rows: int) -> Any:
-        """(rows): where each row of the values stands in (B * longest) padded ones."""
+        """(rows): the index of each row of the values among (B * longest) padded ones."""
         owners = self.owners(rows)
         steps = torch.arange(rows, dtype=owners.dtype, device=owners.device)
         within = steps - self.offsets[:-1].to(owners.dtype).index_select(0, owners)

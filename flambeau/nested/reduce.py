@@ -45,7 +45,7 @@ ALONG = frozenset({
     "cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "sort", "argsort", "topk", "glu",
     "softmax", "log_softmax", "softmin", "_safe_softmax", "flip", "renorm", "kthvalue", "mode",
 })  # fmt: skip
-FIRST_DIM = {"norm": 2, "vector_norm": 2, "topk": 2, "kthvalue": 2}  # where `dim` stands
+FIRST_DIM = {"norm": 2, "vector_norm": 2, "topk": 2, "kthvalue": 2}  # position of `dim`
 LAST_BY_DEFAULT = frozenset({"sort", "argsort", "topk", "glu", "kthvalue", "mode"})
 
 

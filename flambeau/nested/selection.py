@@ -41,7 +41,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
 def index_put(
     input: Tensor, indices: Sequence[Any], values: Any, accumulate: bool = False
 ) -> Tensor:
-    """The tensor with *values* at the places that index tensors, one per dimension, name.
+    """The tensor with *values* written at index tensors, one per dimension.
 
     An index of the ragged dimension counts from the begin of its sample, a negative one from its
     end. The index of the batch alone means every row of these samples.

@@ -66,7 +66,7 @@ def call(function: Rule, op: Rule, *args: Any, **kwargs: Any) -> Any:
 
 
 def _joins_first(name: str, tensor: Tensor, args: Any, kwargs: Any) -> bool:
-    """Whether `flatten` takes the first dimension of samples, which a jagged tensor keeps."""
+    """Whether `flatten` joins the first dimension of samples, which a jagged tensor cannot."""
     start = kwargs.get("start_dim", args[1] if len(args) > 1 else 0)
     return name == "flatten" and start % tensor.dim() < 2
 
@@ -115,7 +115,7 @@ def to_jagged(x: Tensor, known: dict[tuple[int, ...], Ragged], dim: int = 0) -> 
 
     Args:
         x: of layout strided.
-        known: what stands for lengths in other operands; enlarged.
+        known: the `Ragged` of other operands by lengths; enlarged.
         dim: the ragged dimension of samples that do not differ.
     """
     d = next(iter(_varying(x)), dim)

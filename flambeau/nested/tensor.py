@@ -1,9 +1,9 @@
 """Nested tensors: a batch whose samples have sizes of their own.
 
-`JaggedTensor` (layout `torch.jagged`) keeps the rows of all samples behind each other in one dense
+`JaggedTensor` (layout `torch.jagged`) stores the rows of all samples behind each other in one dense
 tensor, *values*, and where each sample begins (`Ragged`). One dimension is ragged; dimension d of
 the nested tensor is dimension d - 1 of the values, and the batch has none.
-`StridedTensor` (layout `torch.strided`) keeps the elements of all samples behind each other in one
+`StridedTensor` (layout `torch.strided`) stores the elements of all samples behind each other in one
 vector, and a list of shapes: any dimension may differ from sample to sample.
 
 Operators come to `__torch_function__`, and `nested.dispatch` composes the result of operators on
@@ -238,7 +238,7 @@ def jagged(values: Any, ragged: Ragged, dim: int = 1) -> Tensor:
     """A jagged tensor of parts that fit.
 
     Args:
-        values: keeps its place in the autograd graph.
+        values: not detached from its autograd graph.
         ragged: where samples begin along dimension `dim - 1` of the values.
         dim: the ragged dimension of the result.
     """

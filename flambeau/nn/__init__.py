@@ -45,5 +45,5 @@ def factory_kwargs(kwargs: Any) -> dict[str, Any]:
     return result
 
 
-# A name of PyTorch that is not here yet is told from a misspelt one.
+# Distinguishes names of PyTorch that are missing here from misspelt ones.
 globals()["__getattr__"] = _missing.getter(__name__, submodules=("common_types", "quantized"))

@@ -338,7 +338,7 @@ GRID_SAMPLE_INTERPOLATION_MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
 GRID_SAMPLE_PADDING_MODES = {"zeros": 0, "border": 1, "reflection": 2}
 _threshold = threshold  # its name in graphs
 
-# A name of PyTorch that is not here yet is told from a misspelt one.
+# Distinguishes names of PyTorch that are missing here from misspelt ones.
 _LAZY = dict.fromkeys(
     "handle_torch_function has_torch_function has_torch_function_unary "
     "has_torch_function_variadic".split(),

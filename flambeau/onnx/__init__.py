@@ -79,7 +79,7 @@ def is_in_onnx_export() -> bool:
 
 
 def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Any, opset_version: int) -> None:
-    """Keeps a function that would write an operator into an ONNX file.
+    """Stores a function that would write an operator into an ONNX file.
 
     Args:
         symbolic_name: "namespace::name".

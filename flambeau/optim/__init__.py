@@ -24,5 +24,5 @@ for _file in _module_names(__path__):
             globals()[_name] = _value
             __all__ += [_name]
 
-# A name of PyTorch that is not here yet is told from a misspelt one.
+# Distinguishes names of PyTorch that are missing here from misspelt ones.
 globals()["__getattr__"] = _missing.getter(__name__)

@@ -35,7 +35,7 @@ class Adagrad(Optimizer):
 
     sum += g**2; p -= lr / (1 + (step - 1) * lr_decay) * g / (sqrt(sum) + eps)
 
-    A sparse gradient (`nn.Embedding(sparse=True)`) changes only the elements it keeps.
+    A sparse gradient (`nn.Embedding(sparse=True)`) updates only the elements that it stores.
 
     Args:
         params: parameters or groups.
@@ -213,7 +213,7 @@ def _update_sparse(
 
 
 def _update_kept(parameter: Tensor, grad: Tensor, total: Tensor, rate: float, eps: float) -> None:
-    """The step for a sparse gradient, only where it keeps something."""
+    """The step for a sparse gradient: only elements that it stores are updated."""
     total.add_(grad * grad)
     scale = total.sparse_mask(grad).values().sqrt() + eps
     change = flambeau.sparse_coo_tensor(grad.indices(), grad.values() / scale, grad.shape)

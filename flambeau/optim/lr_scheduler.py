@@ -28,7 +28,7 @@ __all__ = [
 class LRScheduler:
     """Base class: counts epochs and writes `get_lr()` into the groups.
 
-    A subclass may define `_get_closed_form_lr()`, which `step(epoch)` asks instead.
+    A subclass may define `_get_closed_form_lr()`, which `step(epoch)` calls instead.
 
     Args:
         optimizer: whose groups are scheduled.
@@ -518,5 +518,5 @@ from flambeau.optim._schedules import (  # noqa: E402
     SequentialLR,
 )
 
-# A name of PyTorch that is not here yet is told from a misspelt one.
+# Distinguishes names of PyTorch that are missing here from misspelt ones.
 globals()["__getattr__"] = _missing.getter(__name__)

@@ -21,7 +21,7 @@ _DEVICES = ("cuda", "xpu", "hpu", "privateuseone", "xla")
 
 
 class _RequiredParameter:
-    """Stands for an option without a default."""
+    """Marks an option without a default."""
 
     def __repr__(self) -> str:
         return "<required parameter>"

@@ -24,12 +24,12 @@ __all__ = ["SGD", "sgd"]
 class SGD(Optimizer):
     """Stochastic gradient descent.
 
-    A sparse gradient (`nn.Embedding(sparse=True)`) changes only the rows it keeps.
+    A sparse gradient (`nn.Embedding(sparse=True)`) updates only the rows that it stores.
 
     Args:
         params: parameters or groups.
         lr: learning rate.
-        momentum: decay of the momentum buffer; 0: none is kept.
+        momentum: decay of the momentum buffer; 0: there is none.
         dampening: 1 - dampening scales the gradient that enters the buffer.
         weight_decay: L2 penalty.
         nesterov: look ahead along the buffer.
@@ -221,7 +221,7 @@ def _update_differentiable(
 def _update_rows(
     parameter: Tensor, grad: Tensor, buffer: Tensor | None, group: dict[str, Any]
 ) -> Tensor | None:
-    """The step for a sparse gradient: what it does not keep stays as it is."""
+    """The step for a sparse gradient: elements that it does not store do not change."""
     grad = -grad if group["maximize"] else grad
     if group["weight_decay"] != 0:
         grad = grad.add(parameter, alpha=group["weight_decay"])  # refused, as the sum is dense

@@ -23,7 +23,7 @@ __all__ = ["SparseAdam"]
 
 
 class SparseAdam(Optimizer):
-    """A lazy Adam: what a gradient does not keep, and its moments, stay as they are.
+    """A lazy Adam: elements that a gradient does not store, and their moments, do not change.
 
     Otherwise Adam (Kingma & Ba 2015), without weight decay. Parameters are dense.
 
@@ -113,7 +113,7 @@ def move(
     state: dict[str, Any],
     group: dict[str, Any],
 ) -> None:
-    """Adam's step at the places of a coalesced gradient."""
+    """Adam's step at the indices of a coalesced gradient."""
     beta1, beta2 = group["betas"]
     indices, values = grad.indices(), grad.values()
 

@@ -34,7 +34,7 @@ def _check_decay(decay: float) -> None:
 
 
 def _move(averages: PARAM_LIST, values: PARAM_LIST, share: float) -> None:
-    """Moves averages to values by a share, in place; integers by their sums, cut off."""
+    """Interpolates from averages to values, in place; integers are truncated."""
     floats = [k for k, a in enumerate(averages) if a.is_floating_point() or a.is_complex()]
     if floats:
         flambeau._foreach_lerp_([averages[k] for k in floats], [values[k] for k in floats], share)

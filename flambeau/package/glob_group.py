@@ -13,7 +13,7 @@ GlobPattern = str | Iterable[str]
 class GlobGroup:
     """Names that match one of some patterns, and none of others.
 
-    A part `*` stands for characters of one part of a name, `**` for any number of parts.
+    `*` matches characters of one part of a name, the part `**` any number of parts.
 
     Args:
         include: patterns.

@@ -51,7 +51,7 @@ def _lower(elements: Elements, value: Node, index: Index, mask: Node | None) -> 
 
 
 def _batch(b: Batched) -> Node:
-    """A value whose rule is asked about one sample, and its answer batched."""
+    """Applies a value's rule to one sample, and batches its result."""
     value, *operands = b.operands
     if not b.flags[0]:
         value = expand(value, b.extent)

@@ -1,16 +1,16 @@
 """Scaled dot-product attention (Vaswani et al. 2017) as primitives that no kernel has to spell out.
 
     attention           operands query [B, H, L, E], key [B, K, S, E], value [B, K, S, V] and, if
-                        any, mask [B, H, L, S] (bool: True keeps; or added to the scores); K
+                        any, mask [B, H, L, S] (bool: True attends; or added to the scores); K
                         divides H. Attributes scale, causal ("none", "upper": query i sees keys
                         0..i, "lower": 0..i + S - L). Results: "out" [B, H, L, V], and [B, H, L]:
                         "top", the largest score of a query, -inf where it sees nothing; "sum",
                         that of exp(score - top); "lse", top + log(sum), +inf where it sees nothing.
-                        With attribute kept, weights are dropped: each is kept with this probability
-                        and divided by it, the others are 0. The draws are [B, H, L, S]; the last
-                        operand is their places (`random_places`), nothing else is stored of them.
+                        With attribute `kept`, each weight survives dropout with this probability
+                        and is divided by it, the others are 0. The last operand holds states of the
+                        generator (`random_places`) to recompute the draws, [B, H, L, S].
     attention_backward  operands grad [B, H, L, V], query, key, value, out, top, sum and, if any,
-                        mask and places; results "query", "key", "value": their gradients.
+                        mask and states; results "query", "key", "value": their gradients.
 
 A query that sees no key gives zeros. Half types compute in f32, and so do top, sum and lse. The
 matrix of weights is never stored: the backward computes it again from top and sum (Dao et al. 2022;
@@ -83,7 +83,7 @@ def _check_operands(name: str, query: Node, key: Node, value: Node, mask: tuple[
 
 
 def _split(operands: Sequence[Any], constants: Any) -> tuple[list[Any], list[Any]]:
-    """The operands without places, and the places if there are any."""
+    """The operands without the generator's states, and the states if there are any."""
     cut = len(operands) - ("kept" in constants)
     return list(operands[:cut]), list(operands[cut:])
 

@@ -6,14 +6,14 @@
 
 where i = p stride + k dilation - low.
 
-Indices have one to three dimensions; what lies outside of x is zero, so that the padding behind x
+Indices have one to three dimensions; x is zero outside of its extents, so that the padding behind x
 follows from the sizes. Every one takes the spatial sizes of its result as the attribute `size`:
 the strides make them ambiguous. With groups, channels o and c belong to one group.
 
-The sums run over (channel, kernel position) in chains of 64, or over (sample, place) in chunks as
-those of products, the last index fastest; places outside of x count as zeros of the sum. With the
+The sums run over (channel, kernel position) in chains of 64, or over (sample, position) in the
+chunks of products, the last index fastest; positions outside of x add zeros to the sum. With the
 attribute `method` "winograd" (3 x 3 taps side by side, enough channels) results are computed by
-squares of 2 x 2 places, and sums of bfloat16 numbers that were cast may be taken by pairs
+squares of 2 x 2 positions, and sums of bfloat16 numbers that were cast may be taken by pairs
 (`codegen/c/kernels/c_template_convolution.py`).
 """
 
@@ -133,7 +133,7 @@ def _weight_rule(grad: Node, dw: Node, g: Node, x: Node) -> Gradients:
 
 
 def _places(constants: dict[str, Any], kernel: Sequence[int], at: Sequence[int], out: Any) -> Any:
-    """Per dimension the places of the result and of x that kernel position `at` connects."""
+    """Per dimension the indices of the result and of x that kernel position `at` connects."""
     import numpy
 
     places, outputs = [], []
@@ -286,7 +286,7 @@ def _batch_input(b: Batched) -> Node:
 
 
 def _batch_weight(b: Batched) -> Node:
-    """g (N, O, *out), x (N, C, *S) -> (O, C / groups, *K): the sum is over samples and places."""
+    """g (N, O, *out), x (N, C, *S) -> (O, C / groups, *K), summed over samples and positions."""
     g, x = b.operands
     if not b.flags[1] and b.attribute("groups") == 1:
         return shape.unfold(b.same(shape.fold(g, 1), x), 0, b.extent, b.node.shape[0])
@@ -308,7 +308,7 @@ def _addressing(value: Node) -> Addressing:
 
 
 def _places_of_channels(value: Node) -> Shape:
-    """Samples, channels and places, in one row."""
+    """Samples, channels and positions, in one row."""
     return (*value.shape[:2], prod(value.shape[2:]))
 
 

@@ -132,7 +132,7 @@ _create("size", _infer_size, _numpy_size, _size_samples, _lower_size)
 
 
 def normal_value(value: Number, dtype: str) -> Number:
-    """Return `value` as the one Python number that stands for it in `dtype`.
+    """Return `value` as the one Python number that represents it in `dtype`.
 
     Raises:
         TypeError: if a number with a fraction is meant as an integer.

@@ -1,4 +1,4 @@
-"""Reads at places that are data: gather, take, index_nd; and the check of such places.
+"""Reads at data-dependent indices: gather, take, index_nd; and the check of such indices.
 
 Indices are i64, already wrapped to be non-negative and checked (`check_index`).
 """
@@ -120,7 +120,7 @@ def _index_nd_rule(g: Node, y: Node, x: Node, *indices: Node) -> Gradients:
 
 
 def along(index: Any, axis: int) -> tuple[Any, ...]:
-    """NumPy's advanced index for places along one axis."""
+    """NumPy's advanced index for indices along one axis."""
     import numpy
 
     grid = numpy.indices(index.shape, sparse=True)
@@ -248,7 +248,7 @@ def _batch_take(b: Batched) -> Node:
         return take(x, index, axis + 1)
     if b.flags[0]:
         return _read(b, x, (index,), axis)
-    gathered = take(x, index, axis)  # the batch lies where the index stands
+    gathered = take(x, index, axis)  # the batch is at dimension `axis`
     others = [d for d in range(gathered.ndim) if d != axis]
     return permute(gathered, (axis, *others))
 
@@ -351,7 +351,7 @@ def take(x: Node, index: Node, axis: int) -> Node:
 
 
 def index_nd(x: Node, indices: Sequence[Node], dims: Sequence[int]) -> Node:
-    """x at places given by one index tensor per dimension of the adjacent `dims`."""
+    """x at indices given by one index tensor per dimension of the adjacent `dims`."""
     if len(indices) == 1:
         return take(x, indices[0], dims[0])
     return bind("index_nd", x, *indices, dims=tuple(dims))

@@ -1,7 +1,7 @@
 """Factorisations and solvers over batches of matrices, for LAPACK.
 
-Operands are [*B, M, N] with equal batch dimensions. A factorisation has one node per result, told
-apart by the attribute `result`; the routine runs once for all of them. Derivatives: Giles (2008),
+Operands are [*B, M, N] with equal batch dimensions. A factorisation has one node per result, with
+the attribute `result`; the routine runs once for all of them. Derivatives: Giles (2008),
 "An extended collection of matrix derivative results"; for complex matrices and for LU, QR and
 eigenvectors the same method with conjugates. Each result's rule gives its share of the gradient.
 """
@@ -654,8 +654,8 @@ def svdvals(a: Node) -> Node:
 def least_squares(a: Node, b: Node, driver: str, rcond: float) -> tuple[Node, Node, Node]:
     """X with the least |A X - B|; the rank (i64) and the singular values of A [*B, M, N].
 
-    Drivers are LAPACK's: "gels" is for matrices of full rank and tells neither; "gelsy" tells the
-    rank. Singular values up to rcond times the greatest count as 0.
+    Drivers are LAPACK's: "gels" is for matrices of full rank and returns neither; "gelsy" returns
+    the rank. Singular values up to rcond times the greatest count as 0.
     """
     options = {"driver": driver, "rcond": rcond}
     solution, rank, values = (

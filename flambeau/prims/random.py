@@ -15,7 +15,7 @@ Distributions and their operands (f64 scalars unless said otherwise):
     poisson      rates: f64 of the shape  standard_gamma   shapes: f64 of the shape
     binomial     counts, probabilities: f64 of the shape
     normal_sequential  mean, std: the stream of a tensor that is not dense, see docs/random.md
-    places       -  (i32; attribute draws: sizes R, C): where the stream stands before every
+    `places`     -  (i32; attribute draws: sizes R, C): states of the stream before every
                     `PLACE_ROWS` rows of matrices [*, R, C] of bernoulli draws, which
                     `kept_elements` repeats; its shape is [*, ceil(R / PLACE_ROWS), PLACE_WORDS]
 """
@@ -119,7 +119,7 @@ def _reference(arrays: list[Any], constants: dict[str, Any]) -> Any:
 
 
 def numpy_places(seed: Any, constants: dict[str, Any]) -> Any:
-    """Places of a stream that starts with a seed."""
+    """Saved states of a stream that starts with a seed."""
     import numpy
 
     bits = numpy.random.MT19937()
@@ -217,13 +217,13 @@ register(
 
 
 def kept_elements(places: Node, draws: tuple[Size, Size], kept: float) -> Node:
-    """Bernoulli draws with probability `kept` (bool [*, R, C]), again, from places (of `random`):
-    the numbers that `random("bernoulli", ..)` would have drawn instead."""
+    """Recomputes Bernoulli draws with probability `kept` (bool [*, R, C]) from `places` (of
+    `random`): the numbers that `random("bernoulli", ..)` would have drawn instead."""
     return bind("kept_elements", places, draws=draws, kept=kept)
 
 
 def random_places(heads: Sequence[Size], draws: tuple[Size, Size], generator: int) -> Node:
-    """Draws matrices [*heads, R, C] with bernoulli's words; only places are kept of them."""
+    """Draws matrices [*heads, R, C] with bernoulli's words; stores only states of the stream."""
     shape = (*heads, ceildiv(draws[0], PLACE_ROWS), PLACE_WORDS)
     return bind(
         "random",

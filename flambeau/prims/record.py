@@ -35,13 +35,13 @@ Kind = Literal[
 # (`derivation/replay.py`). With one operand, tangents pass as values do (`derivation/forward.py`).
 Linearity = Literal[
     "each",  # in every operand by itself: a product, or a map of one operand
-    "first",  # in the first operand: the others are places or divisors
+    "first",  # in the first operand: the others are indices or divisors
     "last",  # in the last operand: the others are factors
     "joint",  # in all operands together: they are arranged side by side
     "sum",  # a + b
     "difference",  # a - b
     "choice",  # in all operands but the first, a condition, together
-    "write",  # in (base, *places, source), while the attribute `mode` is "add" or "set"
+    "write",  # in (base, *indices, source), while the attribute `mode` is "add" or "set"
 ]
 
 NOT_DIFFERENTIABLE = "not differentiable"  # gradient is zero or undefined everywhere (comparisons)
@@ -79,13 +79,13 @@ Unview = Callable[[Node, Shape], Shape | None]
 
 
 class Elements(Protocol):
-    """The scheduler, asked for the values of elements (`compiler/schedule/lower.py`)."""
+    """The scheduler's lowering of single elements (`compiler/schedule/lower.py`)."""
 
     def at(self, value: Node, index: Index, mask: Node | None = None) -> Node:
         """The value at an index; `mask` (bool) says where memory may be read."""
 
     def data(self, value: Node, extent: Size) -> Size:
-        """The symbol that stands for an i64 value in [0, extent)."""
+        """The symbol of an i64 value in [0, extent)."""
 
     def index_value(self, expression: Size, dtype: str = "i64") -> Node:
         """An index expression as a value."""
@@ -193,7 +193,7 @@ class Routine(NamedTuple):
         result: (node) -> how it addresses its results.
         epilogue: (node) -> extents of the loops in which an epilogue may follow its results; None:
             none may.
-        several: whether one launch may write a result to several places.
+        several: whether one launch may write a result to several buffers.
         last_axis: whether it works along the last dimension, whatever its `axis` is.
         matrices: whether its operands are matrices, whose batches it addresses by strides.
         square: whether its first operand is a batch of square matrices.
@@ -234,18 +234,18 @@ class Primitive(NamedTuple):
         spelling: pointwise: how printers write it.
         routine: what computes it, of kinds scatter, random and routine.
         reads: shape: its index map. Its elements are read by it, unless `lower` is there.
-        lower: the kernel value of an element, where neither the name nor an index map tells it.
-        view: shape: how its result lies in its operand's memory; None: it is no view.
+        lower: the kernel value of an element, if neither the name nor an index map defines it.
+        view: shape: the layout of its result in its operand's memory; None: it is no view.
         simplify: replaces a node by a simpler one of the same bits.
         of_nothing: reductions: the result where no element is reduced.
-        unview: shape, annotation: how its operand lies in its result's memory.
+        unview: shape, annotation: the layout of its operand in its result's memory.
         same_elements: whether its elements are those of its first operand, as numbers.
         constant: whether all its elements are its attribute `value`.
         concatenates: shape: whether its result is its operands, side by side.
         positions: the dimension of its first operand in which its elements are positions.
         raises: whether its routine may raise an error that depends on data.
         repeats: shape: how it reads one element of its operand for many of its result.
-        moves: shape: whether its result lies elsewhere than its operand.
+        moves: shape: whether its result is in other memory than its operand.
         batch: the primitive over a batch of samples; None: as its kind does it, if that has a rule
             (`derivation/batching.py`).
         cost: rough operations per element (the fusion and recompute heuristics).

@@ -227,7 +227,7 @@ xor = _reduction("xor", "Exclusive or of the bits along an axis, which is droppe
 
 
 def _extremes_rule(g: Node, y: Node, x: Node) -> Gradients:
-    # Group by group, an extreme that stands alone in its group would get more than its share.
+    # Group by group, an extreme that is alone in its group would get more than its share.
     dims = y.attribute("dims")
     remaining = [d for d in range(x.ndim) if d not in dims]
 

@@ -295,10 +295,10 @@ register(
 def select(
     x: Node, first: Size, count: Size, descending: bool = False, ties: str = "first"
 ) -> tuple[Node, Node]:
-    """Values and indices at places first .. first + count of each row (last axis) as if sorted.
+    """Values and indices at positions first .. first + count of each sorted row (last axis).
 
-    Equal elements keep their order, or come as PyTorch's `topk` leaves them: ordered by value, or
-    not at all (`ties`: "topk", "unordered"; first is 0).
+    Equal elements stay in order, or have the order of PyTorch's `topk`: by value, or not at all
+    (`ties`: "topk", "unordered"; first is 0).
     """
     constants = {"first": first, "count": count, "descending": descending, "ties": ties}
     return bind("select", x, result="values", **constants), bind(

@@ -1,4 +1,4 @@
-"""Writes at places that are data, sequential and so deterministic.
+"""Writes at data-dependent indices, sequential and so deterministic.
 
 Operands are (base, *indices, source); the result is base with source written into it. Modes: set
 (the last write wins), add, mul, max, min (NaN wins).
@@ -101,7 +101,7 @@ Factors = tuple[Node, Node, Node]
 def _write_rule(
     g: Node, y: Node, base: Node, source: Node, mode: str, read: Read, write: Write
 ) -> tuple[Node, Node]:
-    """Gradients of base and source; `read` and `write` are the primitive's places."""
+    """Gradients of base and source; `read` and `write` access the primitive's indices."""
     if mode == "add":
         return g, read(g)
     if mode == "set":
@@ -330,7 +330,7 @@ def scatter(base: Node, index: Node, source: Node, axis: int, mode: str = "set")
 def put_nd(
     base: Node, indices: Sequence[Node], source: Node, dims: Sequence[int], mode: str = "set"
 ) -> Node:
-    """base with source written at places of adjacent `dims` (as `index_nd` reads them)."""
+    """base with source written at indices of adjacent `dims` (as `index_nd` reads them)."""
     return bind("put_nd", base, *indices, source, dims=tuple(dims), mode=mode)
 
 

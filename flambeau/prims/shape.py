@@ -627,7 +627,7 @@ def windows(x: Node, dimension: int, length: Size, step: Size = 1, dilation: Siz
 
 
 def overlap_add(x: Node, dimension: int, extent: Size, step: Size, dilation: Size) -> Node:
-    """Transpose of `windows`: sum what every window holds for each of `extent` places.
+    """Transpose of `windows`: per index below `extent`, the sum over all windows that contain it.
 
     Written as reads (which window holds place i at offset k?), so that sums are in a fixed order.
     """

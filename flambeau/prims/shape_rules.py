@@ -1,7 +1,7 @@
 """Rules of shape primitives: index maps, views of memory, simplifications.
 
-An index map says where an element of the result is read, a view how the whole result lies in the
-memory of its operand. `flambeau.prims.shape` names these functions in its records.
+An index map defines where an element of the result is read, a view the layout of the whole result
+in its operand's memory. The records of `flambeau.prims.shape` refer to these functions.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def flip_reads(y: Node, index: Index) -> list[Read]:
 
 
 def pad_reads(y: Node, index: Index) -> list[Read]:
-    """The operand where the index lies inside of it, else the fill value."""
+    """The operand where the index is inside of it, else the fill value."""
     low, high = y.attribute("low"), y.attribute("high")
     shifted = tuple(i - n for i, n in zip(index, low))
     bounded = tuple(
@@ -64,13 +64,13 @@ def pad_reads(y: Node, index: Index) -> list[Read]:
 
 
 def cat_reads(y: Node, index: Index) -> list[Read]:
-    """The first operand in whose extent the index lies, of those that are left."""
+    """The first operand whose extent contains the index, of those that are left."""
     d = y.attribute("dimension")
     start: Size = 0
     reads = []
     for number, x in enumerate(y.inputs):
         # In order: an element before this operand has been found already, so one bound suffices,
-        # but both are tested, because that keeps the reads independent.
+        # but both are tested, so that the reads are independent.
         bounded = (d,) if number + 1 < len(y.inputs) else ()
         reads.append(Read(number, (*index[:d], index[d] - start, *index[d + 1 :]), bounded))
         start = start + x.shape[d]
@@ -78,7 +78,7 @@ def cat_reads(y: Node, index: Index) -> list[Read]:
 
 
 def windows_reads(y: Node, index: Index) -> list[Read]:
-    """The last dimension counts places in the window."""
+    """The last dimension is the position in the window."""
     d, step, dilation = (y.attribute(name) for name in ("dimension", "step", "dilation"))
     place = index[d] * step + index[-1] * dilation
     return [Read(0, (*index[:d], place, *index[d + 1 : -1]))]

@@ -31,5 +31,5 @@ __all__ = [
     "tensorboard_trace_handler",
 ]
 
-# Parts that are loaded when a program asks for them.
+# Parts that are loaded on first access.
 globals()["__getattr__"] = _missing.getter(__name__, submodules=("itt", "profiler"))

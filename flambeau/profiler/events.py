@@ -240,12 +240,12 @@ class FunctionEvent(_Times):
 
     @property
     def concrete_inputs(self) -> list[Any]:
-        """Values of arguments that are no tensors: not kept."""
+        """Values of arguments that are no tensors: not recorded."""
         return []
 
     @property
     def kwinputs(self) -> dict[str, Any]:
-        """Arguments given by name: told by their place."""
+        """Arguments passed by name: recorded by position instead."""
         return {}
 
     @property

@@ -58,8 +58,8 @@ def schedule(
 
     Args:
         wait: steps of a cycle in which nothing happens.
-        warmup: steps in which is recorded, but nothing kept.
-        active: steps that are kept; after the last one the handler is called.
+        warmup: steps that are recorded and discarded.
+        active: steps that are recorded; after the last one the handler is called.
         repeat: how many cycles; 0: until the end.
         skip_first: steps before the first cycle.
         skip_first_wait: not 0: the first cycle does not wait.
@@ -151,14 +151,14 @@ class profile:  # noqa: N801 - PyTorch's name
         activities: what to profile; default: all that is there, the CPU.
         schedule: what to do in which step (`schedule(...)`); default: record from begin to end.
         on_trace_ready: called with the profile whenever a recording is complete.
-        record_shapes: keep the shapes of operators' arguments.
-        profile_memory: keep what is allocated, and by whom.
-        with_stack: keep the source lines.
+        record_shapes: record the shapes of operators' arguments.
+        profile_memory: record allocations and the operators that make them.
+        with_stack: record the source lines.
         with_flops: count floating-point operations.
         with_modules: no effect: modules are part of the stack.
         experimental_config: no effect.
         execution_trace_observer: must be None.
-        acc_events: keep the events of all cycles; default: those of the last.
+        acc_events: accumulate the events of all cycles; default: those of the last.
         use_cuda: the old form of `activities`.
         custom_trace_id_callback: gives the number of a cycle's trace.
         post_processing_timeout_s: no effect: nothing runs long after the end.
@@ -298,7 +298,7 @@ class profile:  # noqa: N801 - PyTorch's name
     # ------------------------------------------------------------------------- one recording
 
     def prepare_trace(self) -> None:
-        """Begins to record what will not be kept: the first events cost more than later ones."""
+        """Begins a recording that is discarded: the first events cost more than later ones."""
         self._discard()
         self._recording = one_profile.profile(
             record_shapes=self.record_shapes,
@@ -310,7 +310,7 @@ class profile:  # noqa: N801 - PyTorch's name
         self._recording.start()
 
     def start_trace(self) -> None:
-        """Begins to record what is kept."""
+        """Begins the recording that the profile shows."""
         if self._recording is None:
             self.prepare_trace()
         assert self._recording is not None
@@ -423,7 +423,7 @@ class profile:  # noqa: N801 - PyTorch's name
 def _usable(
     activities: Iterable[ProfilerActivity] | None, use_cuda: bool | None
 ) -> set[ProfilerActivity]:
-    """The activities asked for that are there; a warning for the others."""
+    """The requested activities that are supported; warns about the others."""
     asked = set(activities) if activities is not None else supported_activities()
     if use_cuda:
         asked.add(ProfilerActivity.CUDA)

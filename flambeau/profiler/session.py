@@ -116,10 +116,10 @@ class profile:  # noqa: N801 - PyTorch's name
         enabled: False: does nothing.
         use_cuda: must be False (no CUDA here).
         use_device: must be None or "cpu".
-        record_shapes: keep the shapes of operators' arguments.
+        record_shapes: record the shapes of operators' arguments.
         with_flops: count floating-point operations.
-        profile_memory: keep what is allocated.
-        with_stack: keep the source lines.
+        profile_memory: record allocations.
+        with_stack: record the source lines.
         with_modules: no effect: modules are part of the stack.
         use_kineto: no effect.
         use_cpu: must be True.

@@ -104,11 +104,11 @@ def set_prepacked_limit(nbytes: int | None) -> None:
     """Bounds the packed copies of weights.
 
     An operand of a matrix product or convolution that is used again unchanged is packed for the
-    kernel once: the copy is kept as long as the operand's memory lives and nobody writes to it.
-    Where all copies together would take more than the bound, no more are made.
+    kernel once: the copy is cached while the operand's memory exists and is not written. If all
+    copies together would exceed the bound, no more are made.
 
     Args:
-        nbytes: 0 keeps none; None: an eighth of the machine's memory, which is the default.
+        nbytes: 0 caches none; None: an eighth of the machine's memory, which is the default.
     """
     _core.set_prepacked_limit(nbytes)
 
@@ -130,7 +130,7 @@ _launch_times: list[LaunchTime] = []
 def profile_launches(on: bool) -> None:
     """Starts (forgetting earlier times) or stops timing the launches of plans.
 
-    `flambeau.profiler` tells more; this is what costs least. A process has one profile at a time.
+    `flambeau.profiler` records more; this costs least. A process has one profile at a time.
     """
     if on:
         _core.profile_start(0)

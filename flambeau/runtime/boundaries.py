@@ -50,7 +50,7 @@ def immediate(function: Callable[..., Any]) -> Callable[..., Any]:
     """A decorator: the function's operators are not delayed.
 
     Args:
-        function: the function; its name stands in reports.
+        function: the function; reports show its name.
     """
 
     @functools.wraps(function)

@@ -1,4 +1,4 @@
-"""Python's cyclic garbage collector, kept from running while programs are built.
+"""Python's cyclic garbage collector, disabled while programs are built.
 
 Building a program makes many small objects that all stay, so that a collection in the middle of it
 finds nothing and reads everything: a fifth of the time of a large compilation.

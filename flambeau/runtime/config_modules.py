@@ -21,7 +21,7 @@ _TABLE = os.path.join(os.path.dirname(__file__), "compiler_settings.txt")
 
 
 class Alias(str):
-    """The full name of the setting that another name stands for."""
+    """The full name of the setting that another name aliases."""
 
 
 @functools.cache

@@ -46,8 +46,8 @@ def _environment(settings: dict[str, str]) -> Iterator[None]:
 def load() -> bool:
     """Loads the library; False where it is not installed or cannot be used.
 
-    On processors with AVX-512 it is told so: it does not know the newer ones and would take
-    kernels of half the speed. It starts no threads: a matrix is computed by one.
+    On processors with AVX-512 its kernels are selected explicitly: it does not detect newer
+    processors and would run at half the speed. It starts no threads: one computes a matrix.
     """
     path = library()
     if path is None:

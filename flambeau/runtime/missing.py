@@ -1,7 +1,7 @@
 """Raises the AttributeError of a name that a module lacks.
 
-A name of PyTorch 2.13 that Flambeau has not yet is told from a misspelt one: `torch_names.txt`
-lists the public names of PyTorch's modules, and is read when an attribute is missing, never before.
+The message distinguishes names of PyTorch 2.13 that Flambeau lacks from misspelt ones. The public
+names are in `torch_names.txt`, which is read when an attribute is missing, never before.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def refuse(module: str, name: str) -> NoReturn:
 
     Args:
         module: Flambeau's name of the module, "flambeau.nn" say.
-        name: what it was asked for.
+        name: of the missing attribute.
     """
     text = f"module {module!r} has no attribute {name!r}"
     upstream = "torch" + module.removeprefix("flambeau")

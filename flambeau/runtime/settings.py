@@ -93,7 +93,7 @@ LOGS = {
 
 
 def logs_level(text: str) -> int:
-    """The level of DEBUG that a list of PyTorch's names stands for; unknown ones count nothing.
+    """The level of DEBUG of a list of PyTorch's names; unknown names have no effect.
 
     A name with `+` shows one level more, one with `-` nothing.
 

@@ -1,6 +1,6 @@
 """Storages in memory that processes share: anonymous files, or files with a path.
 
-The strategy "file_descriptor" keeps a descriptor for every storage, which another process is sent.
+The strategy "file_descriptor" opens a descriptor for every storage and sends it to other processes.
 "file_system" gives files paths instead: no limit of descriptors applies, but a process that is
 killed leaves its files behind until the main process ends.
 """

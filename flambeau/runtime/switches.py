@@ -1,7 +1,7 @@
 """PyTorch's process-wide switches: precision of products, determinism, warnings, threads.
 
 Flambeau computes every product in its operands' precision and gives the same bits every time, so
-that most switches choose what is the case already. They keep what was set, for programs that ask.
+that most switches have no effect. Their values are stored, for programs that read them.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def get_float32_matmul_precision() -> str:
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Asks for operators that give the same bits every time; all of them do, whatever is asked.
+    """Requests operators that give the same bits every time; all operators do, in either mode.
 
     Memory that `torch.empty` and its relatives leave uninitialised is filled with NaN, or with the
     largest integer, unless `torch.utils.deterministic.fill_uninitialized_memory` is False.
@@ -121,7 +121,7 @@ def fill_uninitialized_memory(mode: Any) -> None:
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """Whether `use_deterministic_algorithms` asked for them."""
+    """Whether `use_deterministic_algorithms` enabled them."""
     return bool(_settings["deterministic"])
 
 
@@ -171,7 +171,7 @@ def is_warn_always_enabled() -> bool:
 
 
 def set_flush_denormal(mode: bool) -> bool:
-    """Asks that numbers too small to be normal become zero: not supported, so False.
+    """Requests that numbers too small to be normal become zero: not supported, so False.
 
     Example:
         >>> torch.set_flush_denormal(True)
@@ -186,7 +186,7 @@ def get_num_interop_threads() -> int:
 
 
 def set_num_interop_threads(num: int) -> None:
-    """Keeps a number of operators that might run side by side.
+    """Stores a number of operators that might run side by side.
 
     Raises:
         RuntimeError: not positive.
@@ -197,7 +197,7 @@ def set_num_interop_threads(num: int) -> None:
 
 
 def typename(obj: Any, /) -> str:
-    """The name of an object's type: of tensors as `Tensor.type()` tells it.
+    """The name of an object's type; for tensors that of `Tensor.type()`.
 
     Example:
         >>> torch.typename(torch.tensor(1))

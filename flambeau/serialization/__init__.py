@@ -1,6 +1,6 @@
 """`torch.serialization`: `save` and `load`, and what may be in files that are loaded.
 
-Five forms of checkpoints are read, told apart by their first bytes: PyTorch's zip archives
+Five forms of checkpoints are read; their first bytes distinguish them: PyTorch's zip archives
 (`archives.py`), its older files (`legacy.py`, `tar_files.py`), Flambeau's own form and any
 safetensors file (`container.py`), and GGUF (`gguf.py`). `save` writes zip archives, the newer of
 the older files, and Flambeau's own form.
@@ -99,8 +99,8 @@ def save(
 ) -> None:
     """Writes an object to a file that PyTorch reads, too.
 
-    Tensors keep their dtypes, strides and the storages that they share, and the attributes that
-    were set on them. Whatever can be pickled can be saved; `load` reads tensors, containers and
+    Tensors are saved with their dtypes, strides, shared storages and Python attributes. Any object
+    that can be pickled can be saved; `load` reads tensors, containers and
     numbers back by default, and other classes where they are declared safe. A file at a path
     appears complete or not at all: it is written beside the target, synced, and renamed.
 
@@ -181,7 +181,7 @@ def load(
 
     Args:
         f: a path or a binary file object. The index of a sharded safetensors checkpoint
-            (`*.index.json`) stands for all its files.
+            (`*.index.json`) loads all its files.
         map_location: where storages are restored: None (where they were), a device or its name, a
             dict of locations, or a function (storage, location) -> storage or None.
         pickle_module: whose `Unpickler` reads what the caller trusts; only without `weights_only`.
@@ -275,5 +275,5 @@ def _load_older(
     return legacy.read(source, restore, weights_only, module, args)
 
 
-# A name of PyTorch that is not here yet is told from a misspelt one.
+# Distinguishes names of PyTorch that are missing here from misspelt ones.
 globals()["__getattr__"] = _missing.getter(__name__)

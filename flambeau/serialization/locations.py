@@ -1,7 +1,7 @@
 """Where storages were saved, and where they are restored: `map_location` and registered packages.
 
-A file says of each storage on which device it was. `default_restore_location` asks one package
-after another, in order of priority, to restore it there.
+A file records the device of each storage. `default_restore_location` tries one package after
+another, in order of priority, to restore it there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def register_package(priority: int, tagger: Tagger, deserializer: Deserializer) 
     """Registers how storages of a kind of device are named in files, and restored.
 
     Args:
-        priority: packages of lower numbers are asked first; those for the CPU have 10, for absent
+        priority: packages of lower numbers are tried first; those for the CPU have 10, for absent
             accelerators 20 and more, for meta 22.
         tagger: the location of a storage, or None.
         deserializer: the storage at a location, or None.

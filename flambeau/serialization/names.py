@@ -149,7 +149,7 @@ def _builders(check_key: Callable[[Any], None]) -> dict[tuple[str, str], tuple[A
 
 
 def resolve(module: str, name: str) -> Any:
-    """The class or function of a trusted file that one of PyTorch's names stands for.
+    """The class or function that one of PyTorch's names refers to in a trusted file.
 
     Raises:
         NotImplementedError: PyTorch has it, and this package has not.
@@ -219,7 +219,7 @@ def name_of(value: Any, name: str | None = None) -> tuple[str, str] | None:
 
 
 def _public(value: Any, name: str) -> tuple[str, str] | None:
-    """A namespace of PyTorch's in which one of our functions stands under its name."""
+    """A namespace of PyTorch's that has one of our functions under its name."""
     for space in _SPACES:
         own = sys.modules.get("flambeau" + space.removeprefix("torch"))
         if own is not None and getattr(own, name, None) is value:

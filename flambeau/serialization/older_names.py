@@ -17,11 +17,11 @@ __all__ = [
 
 
 class SourceChangeWarning(Warning):
-    """The source of a saved class has changed; PyTorch's older files kept it."""
+    """The source of a saved class has changed; PyTorch's older files stored it."""
 
 
 class StorageType:
-    """Stands in a pickle for a storage type that has only a name.
+    """Represents, in a pickle, a storage type that has only a name.
 
     Args:
         name: "FloatStorage" and its like.

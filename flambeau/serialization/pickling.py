@@ -118,7 +118,7 @@ def _reduce_nested(tensor: Any) -> tuple[Any, tuple[Any, ...]]:
     values, offsets, lengths, dim, shortest, longest, requires_grad = arguments
     cache = {}
     for name, bound in (("min_seqlen", shortest), ("max_seqlen", longest)):
-        if bound is not None:  # as PyTorch keeps them
+        if bound is not None:  # as PyTorch stores them
             cache[name] = _core.tensor_empty((0, bound), values.dtype).detach()
     parts = {
         "values": values.detach(),

@@ -1,6 +1,6 @@
 """The functions that pickles of PyTorch call: `torch._utils._rebuild_*`, with checked arguments.
 
-A file's numbers are not to be trusted: each function either makes a tensor that lies inside of its
+A file's numbers are not to be trusted: each function either makes a tensor within the bounds of its
 storage or raises. None of them runs code that a file names.
 """
 
@@ -228,15 +228,15 @@ def _follow(shapes: Any, strides: Any, begins: Any) -> bool:
 
 # ------------------------------------------------------------------------------ composed tensors
 class JaggedTensor:
-    """Stands for PyTorch's class of nested tensors of layout jagged, where a pickle names it."""
+    """Represents PyTorch's class of nested tensors of layout jagged, where a pickle names it."""
 
 
 class MaskedTensor:
-    """Stands for PyTorch's class of masked tensors, where a pickle names it."""
+    """Represents PyTorch's class of masked tensors, where a pickle names it."""
 
 
 class DimRange(NamedTuple):
-    """Bounds of a size that PyTorch's compiler noted; kept as an attribute."""
+    """Bounds of a size that PyTorch's compiler noted; stored as an attribute."""
 
     dim: int
     min: int
@@ -284,7 +284,7 @@ def _rebuild_njt(parts: Any) -> Any:
 
 
 def _length(bound: Any) -> int | None:
-    """A length that PyTorch keeps as the size of a tensor without elements."""
+    """A length that PyTorch stores as the size of a tensor without elements."""
     if isinstance(bound, _core.Tensor):
         return int(bound.shape[0]) if bound.dim() == 2 else None
     return bound if type(bound) is int else None

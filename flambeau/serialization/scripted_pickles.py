@@ -42,7 +42,7 @@ def _tensors(values: Any) -> list[Any]:
 
 
 def _tagged(value: Any, type_name: Any) -> Any:
-    """The value; its type stands in the code, too."""
+    """The value; its type is in the code, too."""
     return value
 
 

@@ -322,7 +322,7 @@ class Scanner(Unpickler):
 
 
 class _Anything:
-    """Stands for whatever a pickle would build."""
+    """Represents any object that a pickle would build."""
 
 
 def _is_safe(cls: type) -> bool:

@@ -15,7 +15,7 @@ __all__ = ["ArchiveWriter"]
 
 _CHUNK = 2**26
 _LARGEST = 0xFFFFFFFE  # that fields of 32 bits hold
-_WIDE = 0xFFFFFFFF  # stands in a field whose number is elsewhere, in 64 bits
+_WIDE = 0xFFFFFFFF  # marks a field whose number is elsewhere, in 64 bits
 _PADDING = 0x4246  # kind of the extra field that pads
 _VERSION, _VERSION_WIDE = 20, 45
 _UTF8 = 1 << 11

@@ -1,7 +1,7 @@
-"""`torch.sparse`: tensors of which only some elements are kept.
+"""`torch.sparse`: tensors of which only some elements are stored.
 
 `torch.sparse_coo_tensor`, `torch.sparse_csr_tensor` and `Tensor.to_sparse` make them, ordinary
-operators compute with them where zero stays zero, and gradients are those of the kept values.
+operators compute with them where zero stays zero, and gradients are those of the stored values.
 
     >>> s = torch.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse_csr()
     >>> s @ torch.ones(2, 1)
@@ -53,7 +53,7 @@ _methods.install()
 for _product in (smm, sspaddmm):
     _define_method(_product.__name__, _product)
 
-# A name of PyTorch that is not here yet is told from a misspelt one.
+# Distinguishes names of PyTorch that are missing here from misspelt ones.
 globals()["__getattr__"] = _missing.getter(
     __name__,
     dict.fromkeys(

@@ -1,4 +1,4 @@
-"""Block layouts: BSR and BSC, matrices of which only some blocks are kept.
+"""Block layouts: BSR and BSC, matrices of which only some blocks are stored.
 
 A matrix of blocks is a hybrid matrix: one element per block, which is a dense matrix. Conversions
 and products say so and leave the rest to the layouts without blocks; the parts are the same.
@@ -101,7 +101,7 @@ def of_sparse(tensor: Tensor, layout: Any, blocksize: Any) -> Tensor:
     """A sparse matrix as matrix of blocks.
 
     Raises:
-        RuntimeError: another size of blocks is asked for than the tensor has.
+        RuntimeError: the requested block size is not the tensor's.
     """
     from flambeau.sparse.convert import coalesce, dense, ordered_sum, to_compressed, to_coordinates
 
@@ -144,7 +144,7 @@ def to_dense(tensor: Tensor) -> Any:
 
 
 def coordinates(tensor: Tensor) -> Any:
-    """Places of all elements of the kept blocks, in the order of the values."""
+    """Indices of all elements of the stored blocks, in the order of the values."""
     from flambeau.sparse.convert import coordinates as places
 
     height, width = block_size(tensor)
@@ -158,7 +158,7 @@ def coordinates(tensor: Tensor) -> Any:
 
 
 def transpose(tensor: Tensor) -> Tensor:
-    """Rows and columns exchanged: BSR becomes BSC, each block is turned."""
+    """Rows and columns exchanged: BSR becomes BSC, each block is transposed."""
     first = parts.batch_dim(tensor)
     size = list(tensor.shape)
     size[first], size[first + 1] = size[first + 1], size[first]

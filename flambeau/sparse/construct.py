@@ -103,7 +103,7 @@ def sparse_coo_tensor(
     kept = _value_tensor(values, dtype, device, requires_grad)
     places = places.unsqueeze(0) if places.dim() == 1 and size is None else places
     kept = kept.unsqueeze(0) if kept.dim() == 0 else kept
-    if places.dim() == 1:  # a vector stands for as many dimensions: then sizes do not fit
+    if places.dim() == 1:  # a vector is one index with as many dimensions: then sizes do not fit
         places = places.unsqueeze(1)
     sizes = _smallest_size(places, kept) if size is None else _checked_size(size)
     invariants.check_coordinate_shapes(places, kept, sizes)
@@ -114,7 +114,7 @@ def sparse_coo_tensor(
 
 
 def _empty(size: Any, dtype: Any, device: Any) -> Any:
-    """No element is kept."""
+    """A tensor that stores no element."""
     sizes = _checked_size(size)
     indices = torch.zeros((len(sizes), 0), dtype=torch.int64)
     values = torch.zeros(0, dtype=dtype, device=device)
@@ -200,7 +200,7 @@ def _of_layout(layout: Any, parts: tuple[Any, ...], options: Options) -> Tensor:
     """Constructs a tensor of one layout; `layout=` may name that layout, too.
 
     Raises:
-        RuntimeError: it is told another.
+        RuntimeError: `layout=` names another.
     """
     given = options.get("layout")
     if given not in (None, layout):
@@ -299,7 +299,7 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: An
     """A matrix with the rows of `diagonals` along its diagonals.
 
     Args:
-        diagonals: (k, n), or (n,) for one: element j of a row stands in column j.
+        diagonals: (k, n), or (n,) for one: element j of a row is in column j.
         offsets: (k,) int64, distinct: which diagonals; positive above the main one.
         shape: two sizes.
         layout: of the result; default `torch.sparse_coo`.

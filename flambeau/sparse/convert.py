@@ -17,7 +17,7 @@ from flambeau.sparse.tensor import SparseTensor, layout_name, linear, make, unli
 
 # ------------------------------------------------------------------------------ coordinates
 def coordinates(tensor: Tensor) -> Any:
-    """(dimensions, n) int64: places of all kept elements, batch dimensions of CSR included."""
+    """(dimensions, n) int64: indices of all stored elements, batch dimensions of CSR included."""
     if tensor._kind is torch.sparse_coo:
         return tensor._index[0]
     if tensor._kind in parts.BLOCKS:
@@ -47,7 +47,7 @@ def groups(ends: Any, total: int) -> Any:
 
 
 def flat_values(tensor: Tensor) -> Any:
-    """Values of all kept elements, one dimension for batches and elements together."""
+    """Values of all stored elements, one dimension for batches and elements together."""
     first = parts.batch_dim(tensor) + (2 if tensor._kind in parts.BLOCKS else 0)
     return tensor._kept.flatten(0, first) if first else tensor._kept
 
@@ -112,7 +112,7 @@ def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: bool = True) -> Te
 
     Args:
         dtype: must be left out for sparse tensors, as in PyTorch.
-        masked_grad: accepted: gradients are those of the kept elements.
+        masked_grad: accepted: gradients are those of the stored elements.
 
     Raises:
         RuntimeError: a dtype for a sparse tensor.
@@ -139,7 +139,7 @@ def dense(tensor: Tensor) -> Any:
 
 
 def added(base: Any, tensor: Tensor, inplace: bool = False) -> Any:
-    """A strided tensor plus a sparse one of its shape: only what is kept is added."""
+    """A strided tensor plus a sparse one of its shape: only stored elements are added."""
     indices, values = coordinates(tensor), flat_values(tensor)
     if values.dtype is torch.bool:
         total = added(base.long(), parts.like(tensor, tensor._kept.long())) != 0
@@ -152,9 +152,9 @@ def added(base: Any, tensor: Tensor, inplace: bool = False) -> Any:
 
 
 def values_at(source: Any, pattern: Tensor) -> Any:
-    """Values of a (strided or sparse) tensor at the places a sparse one keeps: its values' shape.
+    """Values of a (strided or sparse) tensor at a sparse one's indices, in its values' shape.
 
-    A place that a sparse source does not keep is zero.
+    An element that a sparse source does not store is zero.
     """
     kept = tuple(pattern._kept.shape)
     places = coordinates(pattern)
@@ -175,13 +175,13 @@ def values_at(source: Any, pattern: Tensor) -> Any:
 
 
 def same_places(one: Tensor, other: Any) -> bool:
-    """Whether two sparse tensors keep the same places because they share their indices."""
+    """Whether two sparse tensors share their index tensors."""
     pairs = zip(one._index, other._index, strict=False)
     return one._kind is other._kind and all(a is b for a, b in pairs)
 
 
 def find(whole: Tensor, places: Any) -> tuple[Any, Any]:
-    """Positions of places in a coalesced tensor, and whether they are there."""
+    """Positions of indices in a coalesced tensor, and whether it stores them."""
     sizes = parts.sparse_size(whole)
     keys, wanted = linear(whole._index[0], sizes), linear(places, sizes)
     if keys.shape[0] == 0:

@@ -41,7 +41,7 @@ def resize_as_sparse_(input: Tensor, the_template: Tensor) -> Tensor:
     """Gives a `sparse_coo` tensor the sizes of another one in place; nothing may be lost.
 
     Raises:
-        RuntimeError: a size shrinks while elements are kept.
+        RuntimeError: a size shrinks while elements are stored.
         NotImplementedError: a tensor of another layout.
 
     Example:

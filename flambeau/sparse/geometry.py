@@ -1,4 +1,4 @@
-"""Sparse tensors turned, cut and joined: changes of the indices."""
+"""Sparse tensors permuted, sliced and joined: changes of the indices."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def index_select(input: Any, dim: int, index: Any) -> Any:
         return make(torch.sparse_coo, input._index, values, size, input._unique)
     if bool(((chosen < 0) | (chosen >= extent)).any()):
         raise IndexError("[index_select] index out of range in self\nhint: indices lie in [0, n)")
-    # Every kept element meets the entries of `index` that name its slice.
+    # Every stored element is paired with the entries of `index` that name its slice.
     named, order = torch.sort(chosen, stable=True)
     row = input._index[0][place].contiguous()
     first = torch.searchsorted(named, row)
@@ -234,7 +234,7 @@ def _sliced(tensor: Tensor, dim: int, item: slice) -> Any:
 
 # ------------------------------------------------------------------------------ more dimensions
 def unsqueeze(input: Any, dim: int) -> Any:
-    """A dimension of size 1 more; among the sparse ones where it stands there."""
+    """A dimension of size 1 more; a sparse one if it is inserted among the sparse ones."""
     if input.layout in COMPRESSED:
         refuse(input, "unsqueeze", "convert it with to_sparse_coo()")
     place = wrapped(dim, input.dim() + 1)

@@ -17,7 +17,7 @@ Rebuild = Callable[[Any], Any]
 
 
 def _with_all_places(x: Any) -> Any:
-    """The same elements with every place kept, zeros too."""
+    """The same elements with every index stored, those of zeros too."""
     dense = x.to_dense()
     if x.layout is torch.sparse_coo:
         pattern = torch.ones_like(dense).to_sparse(x.sparse_dim())
@@ -72,7 +72,7 @@ def as_sparse_gradcheck(gradcheck: Callable[..., bool]) -> Callable[..., bool]:
 
     Args:
         gradcheck: `torch.autograd.gradcheck`, or a `functools.partial` of it. With `masked=True`
-            only the elements that a sparse operand keeps are moved, else all of them.
+            only the elements that a sparse operand stores are perturbed, else all of them.
 
     Returns:
         A function of the same arguments.

@@ -1,4 +1,4 @@
-"""Table look-ups whose gradient keeps only the rows that were looked up."""
+"""Table look-ups whose gradient stores only the rows that were looked up."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class SparseBags(Function):
         """A row of the gradient per row that counted, not added together."""
         indices, table, offsets, weights, times = ctx.saved_tensors
         bags, rows = _bag_of_each(indices, offsets), indices.reshape(-1).long()
-        counts = bags < grads[0].shape[0]  # what lies past the last offset is in no bag
+        counts = bags < grads[0].shape[0]  # indices past the last offset are in no bag
         if ctx.padding is not None:
             counts &= rows != ctx.padding % table.shape[0]
         kept = counts.nonzero().squeeze(1)
@@ -86,7 +86,7 @@ class SparseBags(Function):
 
 
 def _bag_of_each(indices: Tensor, offsets: Tensor | None) -> Tensor:
-    """The number of the bag that each index lies in."""
+    """The number of the bag of each index."""
     places = torch.arange(indices.numel())
     if offsets is None:
         return places // indices.shape[1]

@@ -1,4 +1,4 @@
-"""The methods that tensors of every layout have: what is kept where, and conversions."""
+"""The methods that tensors of every layout have: parts of sparse tensors, and conversions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _coordinate(tensor: Tensor, name: str) -> Tensor:
 
 
 def coalesce(self: Tensor) -> Tensor:
-    """A `sparse_coo` tensor that keeps every place once, in row-major order.
+    """A `sparse_coo` tensor that stores every index once, in row-major order.
 
     Values of one place are added in their order. A coalesced tensor is returned itself.
 
@@ -54,7 +54,7 @@ def coalesce(self: Tensor) -> Tensor:
 
 
 def is_coalesced(self: Tensor) -> bool:
-    """Whether a `sparse_coo` tensor is known to keep every place once, in order."""
+    """Whether a `sparse_coo` tensor is known to store every index once, in order."""
     return bool(_coordinate(self, "is_coalesced")._unique)
 
 
@@ -68,7 +68,7 @@ def _known_unique(tensor: Tensor, name: str) -> Tensor:
 
 
 def indices(self: Tensor) -> Tensor:
-    """(sparse dimensions, nnz) int64: the places of a coalesced `sparse_coo` tensor.
+    """(sparse dimensions, nnz) int64: the indices of a coalesced `sparse_coo` tensor.
 
     Raises:
         RuntimeError: it is not coalesced, or the layout is another.
@@ -77,7 +77,7 @@ def indices(self: Tensor) -> Tensor:
 
 
 def values(self: Tensor) -> Tensor:
-    """(nnz, *dense): the kept elements; differentiable.
+    """(nnz, *dense): the stored elements; differentiable.
 
     Raises:
         RuntimeError: a `sparse_coo` tensor is not coalesced, or the layout is strided.
@@ -88,7 +88,7 @@ def values(self: Tensor) -> Tensor:
 
 
 def _indices(self: Tensor) -> Tensor:
-    """The places of a `sparse_coo` tensor, coalesced or not."""
+    """The indices of a `sparse_coo` tensor, coalesced or not."""
     return _coordinate(_known(self, "_indices"), "_indices")._index[0]
 
 
@@ -98,7 +98,7 @@ def _values(self: Tensor) -> Tensor:
 
 
 def _nnz(self: Tensor) -> int:
-    """Number of kept elements (per batch)."""
+    """Number of stored elements (per batch)."""
     return parts.count(_known(self, "_nnz"))
 
 
@@ -181,10 +181,10 @@ def to_sparse_bsc(self: Tensor, blocksize: Any, dense_dim: int | None = None) ->
 
 
 def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Tensor:
-    """Gives a `sparse_coo` tensor other sizes in place; nothing it keeps may be lost.
+    """Gives a `sparse_coo` tensor other sizes in place; every stored element must fit.
 
     Raises:
-        RuntimeError: dimensions change their kind, or shrink while elements are kept.
+        RuntimeError: dimensions change their kind, or shrink while elements are stored.
     """
     sizes = tuple(size)
     kept = _coordinate(self, "sparse_resize_")
@@ -207,7 +207,7 @@ def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> 
 
 
 def sparse_resize_and_clear_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> Tensor:
-    """Gives a `sparse_coo` tensor other sizes in place; nothing is kept."""
+    """Gives a `sparse_coo` tensor other sizes in place and removes all elements."""
     _coordinate(self, "sparse_resize_and_clear_")
     sizes = tuple(size)
     if len(sizes) != sparse_dim + dense_dim:
@@ -229,6 +229,6 @@ METHODS: tuple[Callable[..., Any], ...] = (
 
 
 def install() -> None:
-    """Gives tensors the methods; `core.tensor` calls it when the first of them is asked for."""
+    """Gives tensors the methods; `core.tensor` calls it on the first access to one of them."""
     for method in METHODS:
         tensors.define_method(method.__name__, method)

@@ -23,7 +23,7 @@ Scalar = (bool, int, float, complex)
 def on_values(op: Rule, name: str, args: Any, kwargs: Any) -> Tensor:
     """An operator of one operand; an operator that is not linear needs each place once.
 
-    A conversion keeps duplicates, and returns a tensor that has the dtype already.
+    A conversion does not coalesce, and returns a tensor that has the dtype already.
     """
     first, *others = args
     definition = described(op).definition
@@ -117,7 +117,7 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
 
 
 def add_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
-    """Sums in place; a strided tensor is written only where `other` keeps something."""
+    """Sums in place; a strided tensor is written only at the indices that `other` stores."""
     if isinstance(self, SparseTensor):
         return parts.take_over(self, add(self, other, alpha=alpha))
     _check_same_size("add_", self, other)
@@ -232,7 +232,7 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
 
 
 def copy_(self: Any, src: Tensor, non_blocking: bool = False) -> Tensor:
-    """Takes what another sparse tensor of the same layout keeps."""
+    """Copies indices and values of another sparse tensor of the same layout."""
     del non_blocking
     if not (isinstance(self, SparseTensor) and isinstance(src, SparseTensor)):
         raise RuntimeError(
@@ -244,12 +244,12 @@ def copy_(self: Any, src: Tensor, non_blocking: bool = False) -> Tensor:
 
 
 def zero_(self: Any) -> Tensor:
-    """Keeps nothing (`sparse_coo`), or zeros at the same places."""
+    """Removes all elements (`sparse_coo`), or sets zeros at the same indices."""
     return parts.take_over(self, zeros_like(self))
 
 
 def zeros_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
-    """A tensor of these sizes and layout that keeps nothing."""
+    """A tensor of these sizes and layout that stores no element."""
     del options
     kind = dtype or input.dtype
     if input._kind is torch.sparse_coo:
@@ -264,7 +264,7 @@ def zeros_like(input: Tensor, *, dtype: Any = None, **options: Any) -> Tensor:
 
 
 def new_zeros(self: Any, *size: Any, dtype: Any = None, **options: Any) -> Any:
-    """A tensor of the same layout and of other sizes, which keeps nothing.
+    """A tensor of the same layout and of other sizes, which stores no element.
 
     Raises:
         RuntimeError: rows are compressed, or columns, and the sizes have no two dimensions.

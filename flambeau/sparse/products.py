@@ -1,6 +1,6 @@
-"""Matrix products with a sparse operand: rows gathered, scaled, and added in the kept order.
+"""Matrix products with a sparse operand: rows gathered, scaled, and added in a fixed order.
 
-The terms of a result are added in the order in which the sparse operand keeps its elements (rows
+The terms of a result are added in the order in which the sparse operand stores its elements (rows
 from left to right where it is coalesced), so results do not depend on threads.
 """
 
@@ -77,7 +77,7 @@ def _sparse_dense(one: Tensor, other: Any) -> Any:
 
 
 def _sparse_sparse(one: Tensor, other: Any) -> Any:
-    """Every kept element of `one` meets the row of `other` that its column names."""
+    """Every stored element of `one` is multiplied by the row of `other` that its column names."""
     left = convert.coalesce(convert.to_coordinates(one))
     right = convert.coalesce(convert.to_coordinates(other))
     row, inner = left._index[0]
@@ -120,7 +120,7 @@ def mm(sparse: Tensor, dense: Tensor, reduce: str = "sum") -> Tensor:
     Args:
         sparse: `sparse_coo`, `sparse_csr` or `sparse_csc`; or `dense` is, and this is strided.
         dense: the other operand.
-        reduce: "sum"; of a `sparse_csr` operand also "mean", "amax" and "amin" of what is kept.
+        reduce: "sum"; of a `sparse_csr` operand also "mean", "amax" and "amin" of stored elements.
 
     Raises:
         RuntimeError: shapes or dtypes do not fit.
@@ -229,7 +229,7 @@ def sampled_addmm(
     alpha: float = 1.0,
     out: Tensor | None = None,
 ) -> Tensor:
-    """beta * input + alpha * (mat1 @ mat2), only at the places that `input` keeps.
+    """beta * input + alpha * (mat1 @ mat2), only at the indices that `input` stores.
 
     Shape: `input` (n, p) `sparse_csr`, `mat1` (n, m), `mat2` (m, p); the result like `input`.
 
@@ -238,8 +238,8 @@ def sampled_addmm(
         NotImplementedError: `input` is no CSR tensor.
 
     Example:
-        >>> places = torch.eye(2).to_sparse_csr()
-        >>> torch.sparse.sampled_addmm(places, torch.ones(2, 3), torch.ones(3, 2)).values()
+        >>> pattern = torch.eye(2).to_sparse_csr()
+        >>> torch.sparse.sampled_addmm(pattern, torch.ones(2, 3), torch.ones(3, 2)).values()
         tensor([4., 4.])
     """
     if input.layout is not torch.sparse_csr:
@@ -291,7 +291,7 @@ def _kept_rows(found: Any, sparse: Any) -> Any:
 
 
 def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
-    """The product of a sparse and a strided matrix as a hybrid: one dense row per kept row.
+    """The product of a sparse and a strided matrix as a hybrid: one dense row per stored row.
 
     Example:
         >>> s = torch.tensor([[0.0, 2.0], [0.0, 0.0]]).to_sparse()

@@ -126,14 +126,14 @@ def any_of(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
 
 # ------------------------------------------------------------------------------ softmax
 def softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
-    """Softmax along `dim` of a `sparse_coo` tensor: what is not kept counts as -inf.
+    """Softmax along `dim` of a `sparse_coo` tensor: elements that are not stored count as -inf.
 
     Args:
         dim: sparse or dense.
         dtype: the values are converted first.
 
     Returns:
-        A coalesced tensor at the same places.
+        A coalesced tensor at the same indices.
 
     Raises:
         IndexError: there is no such dimension.

@@ -1,15 +1,15 @@
-"""Sparse tensors: where elements are kept, and what they are.
+"""Sparse tensors: the indices of stored elements, and their values.
 
 A sparse tensor is a `Tensor` by type. It holds index tensors and one tensor of values, which are
 ordinary dense tensors; its own memory is a single zero that every position shows, so that sizes,
 dtype and device are answered by the native type. Every operator hands a call with a sparse tensor
 to `__torch_function__` here, and `sparse.dispatch` composes the result of operators on the dense
 parts. So there is nothing sparse below this package: no kernel, no derivative of its own. The
-gradient of a sparse tensor is the gradient of its values at the same places.
+gradient of a sparse tensor is the gradient of its values at the same indices.
 
-Layouts: `sparse_coo` keeps `indices` (sparse dimensions, number kept); `sparse_csr` and
-`sparse_csc` keep compressed rows (columns) and plain columns (rows), see
-`torch.sparse_compressed_tensor`; `sparse_bsr` and `sparse_bsc` keep whole blocks (`blocks.py`).
+Layouts: `sparse_coo` stores `indices` (sparse dimensions, nnz); `sparse_csr` and `sparse_csc` store
+compressed rows (columns) and plain columns (rows), see `torch.sparse_compressed_tensor`;
+`sparse_bsr` and `sparse_bsc` store whole blocks (`blocks.py`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def refuse(tensor: Tensor, op: str, hint: str = "convert it with to_dense()") ->
 
 
 class SparseTensor(Composite):
-    """A tensor of which only some elements are kept; the others are zero.
+    """A tensor of which only some elements are stored; the others are zero.
 
     Made by `torch.sparse_coo_tensor`, `torch.sparse_csr_tensor`, `Tensor.to_sparse` and their
     relatives, not by calling the class.
@@ -197,7 +197,7 @@ def make(
     Args:
         layout: of the sparse layouts.
         index: (indices,) or (compressed, plain).
-        values: of the kept elements; keeps its place in the autograd graph.
+        values: of the stored elements; not detached from its autograd graph.
         size: of the result.
         unique: a `sparse_coo` tensor's indices are known to be sorted and distinct.
     """
@@ -215,7 +215,7 @@ def fill(target: Tensor, layout: Any, index: Sequence[Any], values: Any, unique:
 
 
 def like(pattern: Tensor, values: Any) -> Tensor:
-    """Other values at the places of a sparse tensor."""
+    """Other values at the indices of a sparse tensor."""
     size = (*pattern.shape[: pattern.dim() - dense_dim(pattern)], *_tail(pattern, values))
     return make(pattern._kind, pattern._index, values, size, pattern._unique)
 
@@ -279,7 +279,7 @@ def sparse_dim(tensor: Tensor) -> int:
 
 
 def dense_dim(tensor: Tensor) -> int:
-    """Number of dense dimensions: those every kept element has for itself."""
+    """Number of dense dimensions, which every stored element has."""
     return int(tensor._kept.dim()) - _first_dense(tensor)
 
 
@@ -289,7 +289,7 @@ def _first_dense(tensor: Tensor) -> int:
 
 
 def count(tensor: Tensor) -> int:
-    """Number of kept elements (per batch)."""
+    """Number of stored elements (per batch)."""
     return int(tensor._kept.shape[batch_dim(tensor)])
 
 
@@ -310,7 +310,7 @@ def linear_strides(sizes: Sequence[int]) -> list[int]:
 
 
 def linear(indices: Any, sizes: Sequence[int]) -> Any:
-    """Row-major numbers of places: `indices` (dimensions, n) -> (n,)."""
+    """Row-major numbers of multi-dimensional indices: `indices` (dimensions, n) -> (n,)."""
     if indices.shape[0] == 1:
         return indices[0]
     strides = torch.tensor(linear_strides(sizes), dtype=torch.int64)

@@ -10,5 +10,5 @@ _LAZY = {
     "FileCheck": "flambeau.testing.file_check",
     "assert_allclose": "flambeau.testing.older",
 }
-# A name of PyTorch that is not here yet is told from a misspelt one.
+# Distinguishes names of PyTorch that are missing here from misspelt ones.
 globals()["__getattr__"] = _missing.getter(__name__, _LAZY)

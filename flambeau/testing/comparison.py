@@ -103,7 +103,7 @@ def _largest(kind: str, values: Any, bad: Any, shape: Any, limit: float, exact: 
 
 
 def _sparse_tensors(actual: Any, expected: Any, options: _Options, path: tuple[Any, ...]) -> None:
-    """Sparse tensors: the same places, close values; of other layouts (unchecked): as dense."""
+    """Sparse tensors: the same indices, close values; of other layouts (unchecked): as dense."""
     if actual.layout is not expected.layout:
         _tensors(actual.to_dense(), expected.to_dense(), options, path)
         return

@@ -48,5 +48,5 @@ _PARTS = (
     "throughput_benchmark",
     "weak",
 )
-# A name of PyTorch that is not here yet is told from a misspelt one.
+# Distinguishes names of PyTorch that are missing here from misspelt ones.
 globals()["__getattr__"] = _missing.getter(__name__, _LAZY, _PARTS)

@@ -1,4 +1,4 @@
-"""`torch.utils._ordered_set`: a set that keeps the order of insertion."""
+"""`torch.utils._ordered_set`: a set that preserves the order of insertion."""
 
 from __future__ import annotations
 

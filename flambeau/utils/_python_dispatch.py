@@ -1,10 +1,10 @@
 """`__torch_dispatch__`: modes and tensor types that answer operators below gradients.
 
-The native core hands a call here when a dispatch mode is active, or a tensor's type defines
-`__torch_dispatch__`, after every `__torch_function__` was asked. An operator that is composed in
-Python runs as it is, so what it calls comes here. One with a program is asked for: without
-gradients, for what is recorded on the tape is the call as a whole. Its derivative is an operator
-too (`transforms/programs.py`), which comes here when a backward calls it.
+The native core passes a call here when a dispatch mode is active, or a tensor's type defines
+`__torch_dispatch__`, after every `__torch_function__`. An operator that is composed in Python runs
+unchanged, so the operators that it calls come here. One with a program is dispatched without
+gradients, because the tape records the call as a whole. Its derivative is an operator too
+(`transforms/programs.py`), which comes here when a backward calls it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _modes = _Modes()
 
 # ------------------------------------------------------------------------------ modes
 class TorchDispatchMode:
-    """A `with` block in which every operator asks this object first, below gradients.
+    """A `with` block in which every operator calls this object first, below gradients.
 
     Derive a class and define `__torch_dispatch__(self, func, types, args=(), kwargs=None)`; *func*
     is an overload such as `torch.ops.aten.add.Tensor`. While it runs the mode is off: what it
@@ -368,7 +368,7 @@ def _is_many(program: Program | Any) -> bool:
 
 
 def _written(program: Program, values: Sequence[Any], result: Any) -> Any:
-    """Versions of tensors that an operator wrote and whose types keep their data elsewhere."""
+    """Versions of tensors that an operator wrote and whose types store their data elsewhere."""
     if program.mutates:
         for argument, value in zip(program.arguments, values, strict=True):
             if argument[5] and isinstance(value, _core.Tensor) and _dispatches(type(value)):
@@ -422,7 +422,7 @@ def _make_wrapper_subclass(
         cls: a subclass of Tensor with `__torch_dispatch__`.
         size, strides, storage_offset: its geometry; row-major without strides.
         dtype, device: what it says of itself.
-        requires_grad: whether it is a leaf that wants a gradient.
+        requires_grad: whether it is a leaf that requires a gradient.
 
     Raises:
         RuntimeError: the class has no `__torch_dispatch__`.

@@ -288,7 +288,7 @@ def _differs(what: str) -> ValueError:
 
 
 def _matched(tree: Any, spec: TreeSpec, leaves: list[Any]) -> None:
-    """Collects what stands in `tree` at the places of the leaves of `spec`."""
+    """Collects the parts of `tree` at the positions of the leaves of `spec`."""
     if spec.type is None:
         leaves.append(tree)
         return
@@ -487,7 +487,7 @@ def tree_any_only(
 def _broadcast_to_and_flatten(
     tree: Any, treespec: TreeSpec, is_leaf: IsLeaf | None = None
 ) -> list[Any] | None:
-    """A leaf per leaf of a form, where a leaf of `tree` stands for a whole part; or None."""
+    """A leaf per leaf of a form; a leaf of `tree` is repeated for a whole part; or None."""
     if tree_is_leaf(tree, is_leaf):
         return [tree] * treespec.num_leaves
     kind = _get_node_type(tree)

@@ -165,7 +165,7 @@ class GraphExecGroup:
 
 # ------------------------------------------------------------------------------ one call
 class _Holder:
-    """Stands in the graph for a tensor that is recomputed; position among those of its call."""
+    """Represents a recomputed tensor in the graph, by its position among those of its call."""
 
     __slots__ = ("__weakref__", "position")
 

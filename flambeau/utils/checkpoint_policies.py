@@ -1,6 +1,6 @@
 """Selective checkpoints: which operators' results are stored instead of computed again.
 
-Two dispatch modes share one store. In the forward pass, a policy is asked for each operator, and
+Two dispatch modes share one store. In the forward pass, a policy is called for each operator, and
 results of those to be saved are stored; in the recomputation, they are taken from the store in the
 same order. Other operators run as they do without a mode.
 """

@@ -197,7 +197,7 @@ def load_compiled_function(file: Any, *, f_globals: Any = None, external_data: A
 
 
 def _keep_all(guard_entries: Any, **options: Any) -> list[bool]:
-    """Keeps every guard."""
+    """Selects every guard."""
     return [True] * len(guard_entries)
 
 

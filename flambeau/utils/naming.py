@@ -1,4 +1,4 @@
-"""Small functions of `torch.utils` itself: names of modules, places of files, backtraces."""
+"""Small functions of `torch.utils` itself: names of modules, paths of files, backtraces."""
 
 from __future__ import annotations
 

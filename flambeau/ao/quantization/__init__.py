@@ -37,7 +37,7 @@ class QuantStub(nn.Module):
     """Marks where values would be quantized; passes them on.
 
     Args:
-        qconfig: how, kept.
+        qconfig: how; stored as an attribute.
     """
 
     def __init__(self, qconfig: Any = None) -> None:

@@ -1,4 +1,4 @@
-"""`autograd.Function` inside of transformations: its own rules for batches and tangents are asked.
+"""`autograd.Function` inside of transformations: its own rules compute batches and tangents.
 
 A class with `generate_vmap_rule` is run on samples, forward and backward; one with a `vmap` method
 gets the batches. Tangents are its `jvp`'s.
@@ -94,7 +94,7 @@ def _apply_generated(cls: Any, level: Level, args: Sequence[Any], kwargs: dict[s
 class _Samples(Function):
     """A function run on every sample of batches.
 
-    What it keeps on its context are samples of one level, which its backward opens again.
+    Its context saves samples of one level, which its backward enters again.
     """
 
     generate_vmap_rule = True

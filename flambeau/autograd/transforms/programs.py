@@ -5,7 +5,7 @@ sample (for the values), replayed under a rule (`batching`, `forward`); from the
 scheduled, cached and recorded as any other. So they can be transformed again, to any depth.
 
     batched op    arguments of the op, then the slots of the batched tensors, whose first dimension
-                  is the batch, then randomness, then the number of samples if no tensor tells
+                  is the batch, then randomness, then the number of samples if none is batched
                   results: two for each of the op's: over the batch, or (None, value) if the value
                   is the same for every sample
     gradient op   arguments of the op, then the slots whose gradients are wanted, then those of the

@@ -35,7 +35,7 @@ Tensors = Sequence[Any]
 
 
 def variable(x: Any, outer: bool) -> Any:
-    """A tensor of this value whose derivative can be asked for.
+    """A tensor of this value that requires a gradient.
 
     Args:
         x: the value.
@@ -273,7 +273,7 @@ def _with_tangent(level: Level, value: Any, tangent: Any) -> Any:
 def of_chosen(
     func: Callable[..., Any], chosen: Sequence[int], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> Callable[..., Any]:
-    """The function as one of the arguments at the places *chosen*; the others are fixed."""
+    """The function as one of the arguments at the positions *chosen*; the others are fixed."""
 
     def chosen_func(*values: Any) -> Any:
         arguments = list(args)
@@ -333,7 +333,7 @@ class Recording:
         self.outputs, self.out_spec = tree_flatten(result)
 
     def others(self, values: Tensors) -> bool:
-        """Whether derivatives of values may be asked for from outside."""
+        """Whether an outer transformation may differentiate the values."""
         if not self.outer:
             return False
         return len(self.leaves) < len(self.variables) or reaches_others(values, self.leaves)

@@ -147,7 +147,7 @@ def _primals(level: Any, tree: Any) -> Any:
 
 
 def _basis(tensors: Sequence[Any]) -> list[Any]:
-    """Per tensor all unit vectors of the whole list: the rows of an identity, cut and shaped."""
+    """Per tensor all unit vectors of the whole list: the rows of an identity, split and shaped."""
     counts = [x.numel() for x in tensors]
     total = sum(counts)
     basis = []

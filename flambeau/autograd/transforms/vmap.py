@@ -37,7 +37,7 @@ def vmap(
 
     Raises:
         ValueError: dimensions do not fit the arguments or the results.
-        RuntimeError: `func` asks for a value of a sample (`item()`, a branch), or draws random
+        RuntimeError: `func` reads a value of a sample (`item()`, a branch), or draws random
             numbers under "error".
 
     Example:

@@ -1,8 +1,8 @@
-"""Tensors inside of a transformation: one sample that stands for a batch, a value with its tangent.
+"""Tensors inside of a transformation: one sample of a batch, or a value with its tangent.
 
-A wrapper looks like a tensor of the sample's (the value's) sizes, without memory of its own; it
-carries what it stands for. Every operator hands a call with a wrapper to `__torch_function__`
-here, which calls the batched (the forward) operator on what is inside, and wraps the results.
+A wrapper has the sizes of the sample (of the value) and no memory of its own; it holds the batch
+(the value and its tangent). Every operator passes a call with a wrapper to `__torch_function__`
+here, which calls the batched (the forward) operator on these, and wraps the results.
 Wrappers may hold wrappers: the innermost transformation is outermost. So transformations nest as
 the functions do, Python's control flow just runs, and the tape below sees ordinary operators.
 """
@@ -79,7 +79,7 @@ class entered:  # noqa: N801 - a context manager, used like a function
 
 
 class reopened(entered):  # noqa: N801 - a context manager, used like a function
-    """A batched level again, innermost: what was kept of its samples stands for the batch."""
+    """A batched level entered again, as the innermost one, with the samples that were saved."""
 
     def __init__(self, level: Level) -> None:
         super().__init__(level.extent, level.randomness)
@@ -154,14 +154,14 @@ def dual(level: Level, value: Any, tangent: Any) -> Any:
 
 
 def inside(x: Any) -> Any:
-    """The tensor without wrappers a value stands for: all samples (first), the primal values."""
+    """The tensor inside all wrappers: all samples (batch dimensions first), the primal values."""
     while isinstance(x, Wrapper):
         x = x.value
     return x
 
 
 def debug_unwrap(tensor: Tensor, *, recurse: bool = True) -> Tensor:
-    """The tensor that a value inside of a transformation stands for, to print it, say.
+    """The tensor that a value inside of a transformation wraps, to print it, say.
 
     Args:
         tensor: any tensor; one without transformation is returned as it is.
@@ -189,7 +189,7 @@ def is_at(x: Any, level: Level) -> bool:
 
 
 def spread(level: Level, x: Any) -> Any:
-    """The batch a value stands for at a level: samples first, repeated where it has none."""
+    """The batch of a value at a level: samples first, expanded if it has none."""
     return x.value if is_at(x, level) else x.expand(level.extent, *x.shape)
 
 
@@ -336,12 +336,12 @@ def _call_forward(program: Program, level: Level, values: Sequence[Any]) -> Any:
     return program.results(results)
 
 
-# Views of other elements: no program tells what is a view of a tangent.
+# Views of other elements, which no program of a forward operator covers.
 _OTHER_ELEMENTS = ("view_as_real", "view_as_complex")
 
 
 def _alike(x: Any) -> bool:
-    """Whether a tangent lies in memory as its value does."""
+    """Whether a tangent has the strides of its value."""
     own = x.value.stride() == x.tangent.stride()
     return own and x.value.storage_offset() % 2 == x.tangent.storage_offset() % 2
 
@@ -424,7 +424,7 @@ def _is_random(func: Any) -> bool:
 
 
 def _of_value(name: str, write: Callable[[Any, Any], Any] | None = None) -> property:
-    """An attribute that tells about what is inside."""
+    """An attribute that reads the wrapped value."""
     return property(
         lambda self: getattr(self.value, name), write, doc=f"`{name}` of what the wrapper holds."
     )

@@ -67,7 +67,7 @@ class Accesses:
         return None if affine is None else affine[0].get(axis, 0)
 
     def rank(self, expression: Size) -> int:
-        """Number of axes an address depends on; an index that is data stands for two of them."""
+        """Number of axes an address depends on; a data-dependent index counts as two."""
         affine = self.affine(expression)
         return 0 if affine is None else len(affine[0]) + 2 * _is_indirect(expression)
 

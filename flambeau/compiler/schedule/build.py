@@ -144,7 +144,7 @@ class Builder:
 
     Args:
         cluster: values and domain.
-        stores: per stored member its places.
+        stores: per stored member the buffers and indices that it is written to.
         reads: where the memory of a fusion root is.
         varying: whether the integers of the program vary from call to call.
     """
@@ -246,7 +246,7 @@ class Builder:
         self.accesses = accesses
 
     def _entry(self, value: Node) -> Node:
-        """The abstract value that stands for a member."""
+        """The abstract value that represents a member."""
         if is_reduction(value):
             return member(value)
         return self.members[value].value
@@ -596,7 +596,7 @@ class _Keeper:
         self.kept: dict[Node, tuple[str, int]] = {}
 
     def run(self, body: list[k.Pass]) -> list[k.Statement]:
-        """The passes with keeps added and later uses replaced."""
+        """The passes with resident vectors added and later uses replaced."""
         replaced: list[k.Pass] = []
         for number, statement in enumerate(body):
             memo: dict[Node, Node] = {}

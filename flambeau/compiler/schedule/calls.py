@@ -31,11 +31,11 @@ class RoutineCall:
         chunks: number of chunks of a kernel.
         scratch: bytes per worker of a kernel.
         flops: floating-point operations, for profiles.
-        packing: numbers of two buffers: all that the launch does is to write the second, and what
-            it writes depends on the kernel, its sizes and the bytes of the first alone. Where the
-            first is an input that is seen again unchanged, the core keeps the second one's bytes.
-        spare: bytes of the second of them, where it is only written to be kept: those who read it
-            can do without, and see a null pointer. 0: it is always written.
+        packing: numbers of two buffers: the launch writes only the second, and its contents depend
+            on the kernel, its sizes and the bytes of the first alone. If the first is an input
+            that is used again unchanged, the core caches the second.
+        spare: bytes of the second of them, if it is written for the cache only: its readers also
+            run without it, on a null pointer. 0: it is always written.
     """
 
     name: str

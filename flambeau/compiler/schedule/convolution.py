@@ -1,9 +1,9 @@
 """Launches of convolutions and their gradients: tiles of the template "convolution".
 
-How results are cut into tiles depends on sizes alone, so that it may be computed when a plan is
-instantiated, and never changes a bit of a result, with one exception: the sums of a weight's
-gradient are cut in `parts` where it has too few tiles to share among threads. What is free is told
-by `convolution_blocking`; `choice` names one of its candidates.
+The tiling depends on sizes alone, so that it can be computed when a plan is instantiated. It never
+changes a bit of a result, with one exception: the sums of a weight's gradient are split in `parts`
+if it has too few tiles to share among threads. `convolution_blocking` lists the candidates among
+which `choice` selects.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class Domain:
         kind: "map", "reduce" or "scan".
         shape: extents.
         axis: the reduced or scanned dimension.
-        blocked: the reduced axis is cut in blocks of `REDUCE_BLOCK`, each reduced on its own; the
+        blocked: the reduced axis is split in blocks of `REDUCE_BLOCK`, each reduced alone; the
             block number is then an axis of its own (a row axis).
 
     Attributes:

@@ -51,7 +51,7 @@ class EpilogueBuilder(Builder):
 
     Args:
         cluster: values and domain.
-        stores: per stored member its places.
+        stores: per stored member the buffers and indices that it is written to.
         reads: where the memory of a fusion root is.
         own: how many buffers and size arguments the template has itself.
     """
@@ -72,7 +72,7 @@ class EpilogueBuilder(Builder):
         self._collect(roots)
 
     def runs_along(self, dimension: int) -> bool:
-        """Whether memory that is written lies along a dimension of the domain."""
+        """Whether a stored result is contiguous along a dimension of the domain."""
         name = f"a{dimension}"
         factors = [self.accesses.factor(address, name) for address in self.accesses.stores]
         return all(factor == 1 for factor in factors)

@@ -20,7 +20,7 @@ from flambeau.ir.size import Size
 from flambeau.prims.record import record_of
 
 LOAD_COST = 2  # of one element read, in the unit of `Primitive.cost` (an addition is 1)
-EXPENSIVE = 8  # a value of this cost is kept near rather than computed twice
+EXPENSIVE = 8  # a value of this cost is held in scratch rather than computed twice
 STORED = 24  # a value of this cost is written to memory and read again rather than computed twice
 DEPTH_LIMIT = 120  # longest chain of values inlined into one kernel
 SIZE_LIMIT = 400  # most values inlined below one value
@@ -242,7 +242,7 @@ def _own_cost(value: Node) -> int:
 
 
 def _is_expensive(value: Node, analysis: Analysis) -> bool:
-    """Whether to keep a value that would otherwise be computed several times."""
+    """Whether to store a value that would otherwise be computed several times."""
     if kind_of(value) not in ("pointwise", "index") and not (record_of(value).concatenates):
         return False
     users = analysis.users.get(value, ())

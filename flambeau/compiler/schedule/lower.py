@@ -76,7 +76,7 @@ class Lowering:
         return tuple(substitute(part, names) for part in index), tuple(inputs)
 
     def data(self, value: Node, extent: Size) -> Size:
-        """The symbol that stands for an i64 value in [0, extent)."""
+        """The symbol of an i64 value in [0, extent)."""
         if k.INDEX.matches(value) and not value.inputs:
             expression: Size = value.attribute("expression")
             return expression

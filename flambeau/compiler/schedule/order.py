@@ -1,8 +1,8 @@
-"""The order of launches: one that keeps little memory alive, and stays close to the program's.
+"""The order of launches: one with little live memory, close to the program's order.
 
 Of the launches that could come next, those that free at least as much as they allocate go first
-(the gradient of a weight frees the activation it was kept for; the optimizer's update frees that
-gradient), then the earliest in the program. What reads nothing waits for its first reader.
+(the gradient of a weight frees the saved activation; the optimizer's update frees that gradient),
+then the earliest in the program. A launch that reads nothing is issued before its first reader.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from flambeau.compiler.schedule.dependencies import Vertices
 from flambeau.ir.node import ITEM_SIZE, Node
 from flambeau.ir.size import estimate
 
-TYPICAL_SIZE = 16  # stands for every symbol: only proportions matter
+TYPICAL_SIZE = 16  # the value of every symbol: only proportions matter
 
 
 def in_order(clusters: Vertices[Cluster], written: Collection[Node]) -> list[Cluster]:

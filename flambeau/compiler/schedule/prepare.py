@@ -5,7 +5,7 @@
 * A scatter overwrites a copy of its base, `s.base`, made in the memory of its result.
 * A concatenation of more than two, or one that is a result, becomes `s.cat` of `s.part`s, each
   written where it belongs.
-* A reduction of everything is cut in blocks (`s.blocks`) that threads can share; the bits stay.
+* A full reduction is split in blocks (`s.blocks`) that threads can share; its bits do not change.
 * Sorting happens along the last dimension.
 """
 
@@ -370,9 +370,9 @@ class _Rewriting:
 
     def _spreads_again(self, value: Node) -> bool:
         """Whether the reduced value is soon used at every element again, for a result that is
-        written (softmax, norms): then one kernel that keeps the row beats two launches. Not so a
-        value that only serves another sum (variance), or that waits for other reductions first
-        (the norm of many gradients)."""
+        written (softmax, norms): then one kernel with a resident row is faster than two launches.
+        This does not hold for a value that only another sum reads (variance), or that depends on
+        other reductions first (the norm of many gradients)."""
         elements = count(value.inputs[0].shape)
         stack, seen = [value], {value}
         while stack and len(seen) < SEARCH_LIMIT:

@@ -1,7 +1,7 @@
-"""Launches of matrix products: a template whose epilogue is what became of its cluster.
+"""Launches of matrix products: a template with the pointwise values of its cluster as epilogue.
 
-How a product is cut is decided in `product_cut`. A product whose result is written along its rows'
-dimension is computed as the product of the transposes: the bits are the same.
+`product_cut` chooses the tiling. A product whose result is contiguous along its rows' dimension is
+computed as the product of the transposes: the bits are the same.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def product_calls(
 
     Args:
         cluster: the product, and what is computed from its elements.
-        stores: per stored member its places.
+        stores: per stored member the buffers and indices that it is written to.
         reads: where the operands are.
         choice: one of `product_cut.CANDIDATES`.
     """
@@ -151,7 +151,7 @@ class _Product:
         self._cut(*extents, choice)
 
     def _cut(self, rows: Size, columns: Size, choice: str) -> None:
-        """The size arguments, and what follows from how the result is cut in tiles."""
+        """The size arguments, which follow from the tiling of the result."""
         a, b = self.a, self.b
         self.batches = count(self.batch)
         problem = Problem(
@@ -188,9 +188,9 @@ class _Product:
         return {"batch": tuple(chain.from_iterable(strides))} if self.batch else {}
 
     def _spare(self, b: Operand, a: Operand) -> Size:
-        """1 where slabs of B are read if there are any, but not made for this product alone: with
-        few rows that costs more than it gains. Up to MOST rows read B as fast as it lies, unless
-        its columns are contiguous and must be transposed (of bytes that costs nothing)."""
+        """1 where packed slabs of B are read if they exist but not packed for this product alone:
+        with few rows packing costs more than it saves. Up to MOST rows read unpacked B as fast,
+        unless it is contiguous along K and must be transposed (which is free for bytes)."""
         cut, flag = self.cut, only_if(sub(1, self.cut.packs_b), 1)
         turned = (
             0
@@ -241,8 +241,8 @@ class _Product:
         return calls
 
     def _pack_call(self, source: Operand, memory: Memory, sizes: Mapping[str, Size]) -> RoutineCall:
-        """Only what decides about the packed bytes is told, so that they serve all products with
-        this operand. Signed panels of signed products get 128 added: the instruction takes one
+        """The key has only what determines the packed bytes, so that all products with this operand
+        share them. Signed panels of signed products get 128 added: the instruction takes one
         unsigned operand."""
         settings = self.settings
         signed = settings.unit == "quads" and settings.a == settings.b == "i8"

@@ -1,5 +1,5 @@
-"""How a matrix product is cut in tiles, and what is packed ahead: size expressions, so that one
-kernel serves all sizes.
+"""The tiling of a matrix product, and which operands are packed ahead: size expressions, so that
+one kernel serves all sizes.
 
 A `Blocking` is what may be chosen freely: no choice changes a bit of a result, because every
 element's sum over K has one order. `model` is the choice that the default makes, from what is
@@ -37,7 +37,7 @@ NARROW = 24  # columns: below, tall products are computed transposed
 LEAST_PANELS = 4
 LEAST_TILES = 8
 TILES_PER_CORE = 4  # of a large product: the last ones to finish are short
-IN_PLACE_PANELS = 5  # up to so many read B where it lies as fast as they pack it
+IN_PLACE_PANELS = 5  # up to so many panels read B unpacked as fast as they pack it
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class Problem:
         item: bytes of an element's sum.
         block_rows: of the micro-kernel.
         block_columns: of the micro-kernel.
-        exchangeable: whether the operands can change places.
-        in_place: whether rows of B are runs of memory that the micro-kernel takes as they lie.
+        exchangeable: whether the operands can be exchanged.
+        in_place: whether rows of B are contiguous, so that the micro-kernel can read them unpacked.
     """
 
     rows: Size

@@ -1,5 +1,5 @@
-"""Launches of opaque values: native routines, whose operands the table in
-`native/routines/routines.cpp` tells, and kernels of form "template".
+"""Launches of opaque values: native routines, whose operands are listed in the table of
+`native/routines/routines.cpp`, and kernels of form "template".
 
 Linear algebra and Fourier transforms are of the same kind; all operands and results are dense,
 batches of row-major matrices, and all results are written whether used or not:
@@ -122,7 +122,7 @@ def _sort(values: list[Node], reads: Reads) -> RoutineCall:
 
 
 def _select(values: list[Node], reads: Reads) -> RoutineCall:
-    """Some places of a sorted row, without sorting the rest."""
+    """The elements of a range of positions of a sorted row, without sorting the others."""
     value = values[0]
     operand = value.inputs[0]
     call = RoutineCall(f"select_{operand.dtype}")
@@ -210,7 +210,7 @@ def _linear_algebra(values: list[Node], reads: Reads) -> RoutineCall:
 
 
 def _unused_result(value: Node, name: str) -> Node:
-    """Stands for a result that nobody reads: memory the routine writes all the same."""
+    """Represents an unread result: memory that the routine writes all the same."""
     operands = tuple(
         node("s.like", (), (), operand.dtype, shape)
         for operand, shape in zip(value.inputs, value.attribute("shapes"))

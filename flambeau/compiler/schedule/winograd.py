@@ -1,4 +1,4 @@
-"""Launches of convolutions by Winograd's algorithm: the weights are turned, then tiles computed.
+"""Launches of convolutions by Winograd's algorithm: weights are transformed, then tiles computed.
 
 The weights' factors depend on the weights alone and are made by a launch of their own, so that
 all tiles share them. Where images are so small that there is only one column of tiles, a tile makes
@@ -71,7 +71,7 @@ def weight(
     value: Node, reads: Reads, problem: Problem
 ) -> tuple[RoutineCall, dict[str, tuple[Memory, Size]], Sizes]:
     """The gradient of the weight, its buffers and size arguments; `parts` has the sums where they
-    are cut in parts."""
+    are split in parts."""
     tile = tile_of(value.dtype)
     space = problem.y.space
     depth = prod((problem.x.lead[0], ceildiv(space[1], 2), ceildiv(space[2], 2)))

@@ -1,4 +1,4 @@
-"""Settings of symbolic sizes. They are kept; sizes are handled by the compiler here."""
+"""Settings of symbolic sizes. They are stored only; the compiler handles sizes here."""
 
 from __future__ import annotations
 

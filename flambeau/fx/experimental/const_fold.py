@@ -16,7 +16,7 @@ _PREFIX = "_FX_CONST_FOLDED_ATTRS"
 
 
 class FoldedGraphModule(GraphModule):
-    """A module whose constant part runs once, at the first call or when it is asked for.
+    """A module whose constant part runs once, at the first call or in `run_folding`.
 
     Args:
         root: see `GraphModule`.

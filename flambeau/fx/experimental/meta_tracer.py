@@ -265,7 +265,7 @@ class MetaTracer(Tracer):
         Args:
             root: the module or function.
             meta_args: tensors of the meta device by name of the input.
-            concrete_args: inputs that keep their values.
+            concrete_args: inputs with fixed values.
         """
         self.meta_args = meta_args
         wrapped = {
@@ -291,7 +291,7 @@ def symbolic_trace(
     Args:
         root: the module or function.
         meta_args: tensors of the meta device by name of the input.
-        concrete_args: inputs that keep their values.
+        concrete_args: inputs with fixed values.
 
     Example:
         >>> from torch.fx.experimental.meta_tracer import symbolic_trace

@@ -236,7 +236,7 @@ class UnionFind:
         self.size[v] = 1
 
     def find(self, v: int) -> int:
-        """The element that stands for the set of one."""
+        """The representative of an element's set."""
         parent = self.parent[v]
         if parent is None:
             raise AssertionError(f"Element {v} is in no set")
@@ -246,7 +246,7 @@ class UnionFind:
         return parent
 
     def join(self, a: int, b: int) -> int | None:
-        """Joins the sets of two elements; returns what stands for both."""
+        """Joins the sets of two elements; returns the representative of both."""
         a, b = self.find(a), self.find(b)
         if a == b:
             return a

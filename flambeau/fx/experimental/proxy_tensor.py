@@ -71,7 +71,7 @@ def dispatch_trace(
     Args:
         root: module or function.
         tracer: the tracer.
-        concrete_args: arguments that keep their values.
+        concrete_args: arguments with fixed values.
     """
     graph = tracer.trace(root, concrete_args)  # type: ignore[arg-type]
     name = root.__class__.__name__ if isinstance(root, torch.nn.Module) else root.__name__

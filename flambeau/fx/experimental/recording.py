@@ -1,4 +1,4 @@
-"""Records of what a `ShapeEnv` was asked: there is nothing to record, since it is empty here."""
+"""Records of the queries of a `ShapeEnv`: they are empty, as `ShapeEnv` is here."""
 
 from __future__ import annotations
 

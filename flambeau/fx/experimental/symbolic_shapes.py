@@ -97,7 +97,7 @@ class Constraint:
 
 @dataclass(frozen=True)
 class StrictMinMaxConstraint(Constraint):
-    """A size lies in a range and varies.
+    """A size is in a range and varies.
 
     Attributes:
         vr: the range.
@@ -217,7 +217,7 @@ class ShapeEnv:
     """The environment of symbolic sizes: empty, since Python sees numbers.
 
     Args:
-        settings: PyTorch's, which are kept.
+        settings: PyTorch's, which are stored.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -443,7 +443,7 @@ def sym_eq(x: Any, y: Any) -> bool:
 
 
 def constrain_range(a: Any, *, min: Any, max: Any = None) -> None:  # noqa: A002
-    """Checks that a size lies in a range.
+    """Checks that a size is in a range.
 
     Args:
         a: the size.

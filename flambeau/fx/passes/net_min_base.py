@@ -28,7 +28,7 @@ Compare = Callable[[Any, Any, list[str]], tuple[float, bool]]
 
 @compatibility(is_backward_compatible=False)
 class FxNetMinimizerBadModuleError(Exception):
-    """A module cannot be split as asked for."""
+    """A module cannot be split as requested."""
 
 
 @compatibility(is_backward_compatible=False)
@@ -49,7 +49,7 @@ class _MinimizerSettingBase:
         accumulate_error: whether nodes get what the second way gave before.
         traverse_method: "sequential", "binary", "accumulate", "block", "defined" or "skip".
         find_all: whether the search goes on behind the first difference.
-        return_intermediate: whether results of single nodes are kept.
+        return_intermediate: whether results of single nodes are returned, too.
         all_outputs: whether all results of a part are compared.
     """
 

@@ -87,7 +87,7 @@ def create_op_support(is_node_supported: IsNodeSupported) -> OperatorSupportBase
     """
 
     class FunctionalOperatorSupport(OperatorSupportBase):
-        """Asks the function."""
+        """Calls the function."""
 
         def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:
             return is_node_supported(submodules, node)

@@ -55,7 +55,7 @@ class _Splitter:
         self.nodes = {node.name: node for node in m.graph.nodes}
 
     def assign(self, split_callback: Callable[[Node], Any]) -> None:
-        """Asks the callback about every node that computes something."""
+        """Calls the callback on every node that computes something."""
         for node in self.m.graph.nodes:
             if node.op in ("placeholder", "get_attr", "output"):
                 continue
@@ -220,7 +220,7 @@ def split_module(
         split_callback: node -> the part's name or number.
         qualname_map: filled with names of modules in the parts -> their names before.
         keep_original_order: whether parts are called in the order of their nodes.
-        keep_original_node_name: whether nodes keep their names.
+        keep_original_node_name: whether nodes have their original names.
         keep_original_input_name: whether inputs of parts have the names of the values.
         partition_affix: a text in the names of the parts.
         tuple_return: whether parts with one result return a tuple.

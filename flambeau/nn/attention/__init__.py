@@ -81,7 +81,7 @@ def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[dict[Any,
         yield {}
 
 
-# A name of PyTorch that is not here yet is told from a misspelt one.
+# Distinguishes names of PyTorch that are missing here from misspelt ones.
 globals()["__getattr__"] = _missing.getter(
     __name__, {}, ("bias", "flex_attention", "implementations", "varlen")
 )

@@ -17,5 +17,5 @@ __all__ = [
     "scatter",
 ]
 
-# A name of PyTorch that is not here yet is told from a misspelt one.
+# Distinguishes names of PyTorch that are missing here from misspelt ones.
 globals()["__getattr__"] = _missing.getter(__name__, submodules=("_functions", "comm"))

@@ -28,5 +28,5 @@ from flambeau.nn.utils.normed import (
 )
 from flambeau.runtime import missing as _missing
 
-# A name of PyTorch that is not here yet is told from a misspelt one.
+# Distinguishes names of PyTorch that are missing here from misspelt ones.
 globals()["__getattr__"] = _missing.getter(__name__, submodules=("prune",))

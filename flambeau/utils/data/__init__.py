@@ -58,7 +58,7 @@ __all__ = [
     "runtime_validation_disabled",
 ]
 
-# A name of PyTorch that is not here yet is told from a misspelt one.
+# Distinguishes names of PyTorch that are missing here from misspelt ones.
 _PIPES = {
     name: f"flambeau.utils.data.datapipes.{module}"
     for module, names in {

@@ -33,7 +33,7 @@ def _rebuilt(like: Any, values: Any, fallback: Any) -> Any:
     """A container of the kind of `like`, where that kind can be made from values."""
     try:
         if isinstance(values, dict):
-            if isinstance(like, MutableMapping):  # keeps defaults and attributes
+            if isinstance(like, MutableMapping):  # a copy has the defaults and attributes
                 result = copy.copy(like)
                 result.update(values)
                 return result

@@ -42,7 +42,7 @@ class Dataset(Generic[Item]):
 class IterableDataset(Dataset[Item]):
     """Items in a stream. Subclasses define `__iter__`.
 
-    In a worker process `get_worker_info()` tells which part of the stream is the worker's.
+    In a worker process `get_worker_info()` returns which part of the stream is the worker's.
     """
 
     def __iter__(self) -> Iterator[Item]:

@@ -240,7 +240,7 @@ class DataLoader:
         return self._iterator  # type: ignore[return-value]
 
     def check_worker_number_rationality(self) -> None:
-        """Warns if more workers are asked for than this process has CPUs to run on."""
+        """Warns if more workers are requested than this process has CPUs to run on."""
         available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
         available = available or os.cpu_count()
         if not self.num_workers or (available and self.num_workers <= available):
@@ -368,7 +368,7 @@ class _Worker:
         self.ended = False  # its part of a stream is exhausted
 
     def flush(self) -> None:
-        """Sends what was kept back, as far as the connection takes it."""
+        """Sends the queued messages that the connection accepts."""
         while self.waiting and self.channel.writable():
             self.channel.send(self.waiting.popleft())
 
@@ -442,7 +442,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     def restart(self, loader: DataLoader) -> None:
         """A new pass; answers to an abandoned one are dropped when they arrive."""
         shared = loader.seed_pipes()
-        indices = iter(loader._index_sampler)  # workers keep their seeds, as in PyTorch
+        indices = iter(loader._index_sampler)  # workers are not reseeded, as in PyTorch
         self._epoch += 1
         for worker in self._workers:
             self._send(worker, ("resume", shared))
@@ -499,7 +499,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         return content
 
     def _request(self) -> None:
-        """Asks the worker whose turn it is for the next batch."""
+        """Requests the next batch of the worker whose turn it is."""
         if self._indices is None:
             return
         worker = self._chosen()

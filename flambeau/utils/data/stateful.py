@@ -40,7 +40,7 @@ class StatefulDataLoader(DataLoader):
         return torch.default_generator if self.generator is None else self.generator
 
     def _parts(self) -> dict[str, Any]:
-        """Members that keep a state of their own."""
+        """Members that have a state of their own."""
         members = {"dataset": self.dataset, "sampler": self.sampler}
         return {
             name: member

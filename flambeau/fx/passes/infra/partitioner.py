@@ -163,7 +163,7 @@ class CapabilityBasedPartitioner:
     def _merge(
         self, groups: dict[int, Partition], home: dict[Node, int], number: int, other: int
     ) -> None:
-        """Joins two groups, unless what lies between them would then read and be read by them."""
+        """Joins two groups, unless a node between them would then read and be read by them."""
         if other == number:
             return
         members = {**groups[number].nodes, **groups[other].nodes}

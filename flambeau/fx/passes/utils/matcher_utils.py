@@ -1,4 +1,4 @@
-"""`SubgraphMatcher`: finds the places of a graph that look like a pattern."""
+"""`SubgraphMatcher`: finds the subgraphs that match a pattern."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class InternalMatch:
 
 @compatibility(is_backward_compatible=False)
 class SubgraphMatcher:
-    """Compares a pattern with the places of a graph, from its results backwards.
+    """Compares a pattern with the subgraphs of a graph, from its results backwards.
 
     Args:
         pattern: the graph to look for.
-        match_output: whether the pattern's output stands for the graph's output.
-        match_placeholder: whether its inputs stand for inputs only.
+        match_output: whether the pattern's output matches the graph's output only.
+        match_placeholder: whether its inputs match inputs only.
         remove_overlapping_matches: whether a node is in one match at most.
         ignore_literals: whether numbers and other constants may differ.
 
@@ -108,7 +108,7 @@ class SubgraphMatcher:
 
     def _nodes_are_equal(self, pn: Node, gn: Node, node_name_match: str = "") -> bool:
         if not self.match_placeholder and pn.op == "placeholder":
-            return True  # an input of the pattern stands for any node
+            return True  # an input of the pattern matches any node
         if node_name_match and node_name_match in gn.name:
             return True
         if pn.op != gn.op:
@@ -217,7 +217,7 @@ class SubgraphMatcher:
         return chosen
 
     def match(self, graph: Graph, node_name_match: str = "") -> list[InternalMatch]:
-        """The places of a graph that look like the pattern, in their order.
+        """The subgraphs that match the pattern, in their order.
 
         Args:
             graph: the graph.

@@ -47,7 +47,7 @@ def get_source_partitions(
     Args:
         graph: the graph; its nodes have `meta["source_fn_stack"]` or `meta["torch_fn"]`.
         wanted_sources: classes of modules and functions.
-        filter_fn: which groups are kept: all of whose nodes it is true of.
+        filter_fn: selects the groups for all of whose nodes it returns True.
 
     Returns:
         dict: source -> groups.

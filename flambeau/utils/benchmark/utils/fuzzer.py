@@ -13,7 +13,7 @@ __all__ = ["FuzzedParameter", "FuzzedTensor", "Fuzzer", "ParameterAlias"]
 
 
 class ParameterAlias:
-    """A value of a distribution that stands for another parameter's value."""
+    """A value of a distribution that refers to another parameter's value."""
 
     def __init__(self, alias_to: str) -> None:
         self.alias_to = alias_to

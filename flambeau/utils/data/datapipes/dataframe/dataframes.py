@@ -98,7 +98,7 @@ class Capture:
 
     @property
     def columns(self) -> Any:
-        """The columns of the data frame that tells the schema."""
+        """The columns of the data frame that defines the schema."""
         self.apply_ops_2(self.ctx["schema_df"])
         return self.execute().columns
 
@@ -185,7 +185,7 @@ class CaptureVariable(Capture):
 
 
 class CaptureInitial(CaptureVariable):
-    """The variable that stands for each data frame.
+    """The variable that represents each data frame.
 
     Args:
         schema_df: a data frame with the columns of those to come, or None.
