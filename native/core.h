@@ -70,13 +70,13 @@ bool dtype_from_object(PyObject* object, DType* out);
 
 struct Device {
   uint8_t kind = 0;   // number in the table of devices (device/devices.h); 0: host memory
-  int8_t index = -1;  // -1: no index given
+  int8_t index = -1;  // -1: no index
 };
 constexpr bool on_host(Device device) { return device.kind == 0; }
-PyObject* device_object(Device device);                                // new reference
-bool device_from_object(PyObject* object, Device* out);                // device, str or int
-Device default_device();                                               // where new tensors are made
-DType default_dtype();                                                 // what Python floats become
+PyObject* device_object(Device device);                  // new reference
+bool device_from_object(PyObject* object, Device* out);  // device, str or int
+Device default_device();                                 // where new tensors are allocated
+DType default_dtype();                                   // what Python floats become
 inline const char* dtype_name(DType t) { return dtype_info(t).name; }  // "float32"
 inline bool is_complex(DType t) { return dtype_info(t).kind == NumberKind::Complex; }
 inline bool is_floating(DType t) { return dtype_info(t).kind == NumberKind::Floating; }
@@ -107,7 +107,7 @@ struct Storage {
   bool parameter = false;        // of a parameter
   bool reached = false;          // its address was handed out, see outside.cpp
   int32_t exports = 0;           // objects of others that read and write `data` whenever they like
-  uint64_t writes = 0;           // after every write to `data`, also those that no version tells
+  uint64_t writes = 0;           // after every write to `data`, also those that no version counts
   Recorder* recorder = nullptr;  // set while pending
   Recorder* writer = nullptr;    // not pending: set while a recorded write has not run
   void (*release)(void* context) = nullptr;  // foreign memory (NumPy, DLPack, shared memory)
@@ -131,8 +131,8 @@ bool storage_allocate(Storage* storage);  // gives a pending/empty storage its m
 // Raw blocks from the same caching allocator (plan arenas). No GIL needed.
 void* block_allocate(int64_t nbytes);  // null when memory is exhausted (no exception set)
 void block_free(void* block, int64_t nbytes);
-// Fresh memory from the system in huge pages, where it has them: what a kernel works on then lies
-// side by side in the caches too. `nbytes`: a multiple of kHugePage. Null when memory is exhausted.
+// Fresh memory from the system, in huge pages where they exist, so that it is physically
+// contiguous. `nbytes`: a multiple of kHugePage. Null when memory is exhausted.
 constexpr int64_t kHugePage = int64_t{2} << 20;
 char* map_huge_pages(int64_t nbytes);
 PyObject* memory_stats(PyObject*, PyObject*);
@@ -160,7 +160,7 @@ struct Autograd {             // only for tensors that autograd has touched
 };
 
 enum TensorFlags : uint8_t {
-  kInference = 1,   // made under inference_mode
+  kInference = 1,   // created under inference_mode
   kIsView = 2,      // result of a view op
   kContiguous = 4,  // cached: row-major dense (size-1 dimensions ignored)
   kPythonType = 8,  // exact type is not the base Tensor type
@@ -269,7 +269,7 @@ void set_num_threads(int n);
 void parallel_for(int64_t count, int64_t grain,
                   void (*body)(void* context, int64_t begin, int64_t end, int worker),
                   void* context);
-// 64-byte aligned scratch of this worker, kept between calls; null when memory is exhausted.
+// 64-byte aligned scratch of this worker, reused between calls; null when memory is exhausted.
 void* worker_scratch(int worker, int64_t nbytes);
 
 // ---------------------------------------------------------------- random generators
@@ -299,7 +299,7 @@ struct SizeInstruction {
   SizeOp op;
   int64_t a, b;
 };
-// Registers [0, inputs) are given; each instruction appends one.
+// Registers [0, inputs) are the inputs; each instruction appends one.
 struct SizeProgram {
   int32_t inputs = 0;
   std::vector<SizeInstruction> code;
@@ -340,8 +340,8 @@ struct Launch {
   int32_t flops = -1;            // register: floating-point operations, -1 none (for profiles)
   int32_t elements = -1;         // register: points of the loops, -1 unknown (for profiles)
   std::vector<int32_t> traffic;  // per buffer: bytes per point at most, times; or empty
-  // A launch that packs an input: places in `buffers`, a register (bytes of what is only made to be
-  // kept), a number for the kernel. -1: another launch; no such bytes
+  // A launch that packs an input: positions in `buffers`, a register (bytes that are written for
+  // the cache only), a number for the kernel. -1: another launch; no such bytes
   int32_t packs_from = -1, packs_to = -1, spare = -1;
   int64_t packing_kernel = 0;
 };
@@ -362,7 +362,7 @@ struct Source {  // where an argument of the backward op comes from
     SavedInput,
     SavedOutput,
     GradOutput,
-    HeldGradient,  // what edge `index` has been given by others: the sum that a result goes on from
+    HeldGradient,  // the gradient accumulated so far for edge `index`, to which a result is added
     Register,
     ScalarArgument
   } kind;
@@ -396,7 +396,7 @@ struct Plan {  // one class of calls; immutable once compiled
   int32_t tensors = 0, numbers = 0, generators = 0;  // slots of its calls
   SizeProgram metadata;                              // inputs: the call's symbols (see op.cpp)
   std::vector<int32_t> guards;                       // metadata registers that must be non-zero
-  std::vector<OutputSpec> outputs;  // visible ones first, then those kept only for backward
+  std::vector<OutputSpec> outputs;  // visible ones first, then those saved only for backward
   int32_t visible = 0;
   std::vector<int32_t> mutated;  // tensor slots written in place
   ReturnKind returns = ReturnKind::Single;
@@ -414,7 +414,7 @@ struct Plan {  // one class of calls; immutable once compiled
   std::vector<BufferSpec> buffers;
   std::vector<Launch> launches;
   std::vector<int32_t> written;    // tensor slots that launches write to
-  std::vector<IndexCheck> checks;  // what its arguments' data must fit; `faults`: there is more
+  std::vector<IndexCheck> checks;  // bounds of index arguments' data; `faults`: other errors
   bool faults = false;
   std::vector<IndexBound> bounds;
   uint64_t id = 0;                // unique; recorded streams refer to it
@@ -467,7 +467,7 @@ struct Counting<Instance> {
 struct Call {        // one normalised call, on the stack of Op::call
   Tensor** tensors;  // flattened tensor slots (lists expanded); null: absent optional
   int32_t tensor_count;
-  Scalar* scalars;  // run-time scalars; `scalar_is_float` tells which member
+  Scalar* scalars;  // run-time scalars; `scalar_is_float` selects the member
   uint8_t* scalar_is_float;
   int32_t scalar_count;
   PyObject** objects;  // generators
@@ -526,14 +526,14 @@ bool record_settle(Storage* storage, const char* reason);
 bool others_reach(Storage* storage);
 // Runs what this thread has recorded over a storage. False + exception.
 bool record_settle_reads(Storage* storage, const char* reason);
-// Somebody else is given the memory, till storage_take_back, or its address: what this thread has
-// recorded over it runs first. False + exception.
+// Exports the memory, until storage_take_back, or its address: the calls that this thread has
+// recorded on it run first. False + exception.
 bool storage_export(Storage* storage, const char* reason);
 void storage_take_back(Storage* storage, bool written);
 bool storage_give_address(Storage* storage);
 // Records the calls of a scope of native code (backward of a compiled forward) of its own.
 void record_enter();
-bool record_leave(const char* reason);  // keeps an exception that is set
+bool record_leave(const char* reason);  // preserves an exception that is set
 
 // ---------------------------------------------------------------- module initialisation
 bool init_dtype(PyObject* module);

@@ -217,8 +217,7 @@ register(
 
 
 def kept_elements(places: Node, draws: tuple[Size, Size], kept: float) -> Node:
-    """Recomputes Bernoulli draws with probability `kept` (bool [*, R, C]) from `places` (of
-    `random`): the numbers that `random("bernoulli", ..)` would have drawn instead."""
+    """Recomputes the draws (bool [*, R, C]) of `random("bernoulli", ..)` from saved `places`."""
     return bind("kept_elements", places, draws=draws, kept=kept)
 
 

@@ -2,7 +2,7 @@
 // registers it (native/device/<name>.cpp, or a library that is loaded later), and one Python module
 // that builds its kernels (flambeau/compiler/target_<name>.py). No other file names a device.
 //
-// The header stands alone: a device outside the core includes nothing else.
+// The header is self-contained: a device outside the core includes nothing else.
 //
 // Work is asynchronous and ordered within a stream. `launch`, `copy`, `fill` and `release` enqueue;
 // their arguments are copied, the memory they name stays allocated until the stream has passed
@@ -107,7 +107,7 @@ struct DeviceRuntime {
   DeviceError (*launch)(int32_t index, int64_t stream, const DeviceLaunch& launch) = nullptr;
 
   // Streams. A failure of enqueued work is returned once, by the next synchronize or event.
-  int64_t (*stream_new)(int32_t index) = nullptr;  // -1 when there can be no more
+  int64_t (*stream_new)(int32_t index) = nullptr;  // -1 when the limit is reached
   void (*stream_delete)(int32_t index, int64_t stream) = nullptr;
   bool (*stream_idle)(int32_t index, int64_t stream) = nullptr;
   DeviceError (*synchronize)(int32_t index, int64_t stream) = nullptr;

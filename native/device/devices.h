@@ -30,7 +30,7 @@ void set_current_stream(Device device, int64_t stream);
 bool device_synchronize(Device device, int64_t stream, const char* op);
 bool device_fine(const char* op, DeviceError error);  // false + exception for an error
 
-// `nbytes` between two places, either of which may be the host; waits where one is.
+// Copies `nbytes` between two memories; waits if one of them is the host's.
 bool device_copy(Device to, void* to_address, Device from, const void* from_address, int64_t nbytes,
                  const char* op);
 // Sets every element of a tensor without gaps to the bytes at `element`.

@@ -1,11 +1,11 @@
-// The device "sim": an accelerator made of host memory, so that what the core does with devices is
-// tested where there is none. Its kernels are those of the CPU.
+// The device "sim": an accelerator in host memory, so that the core's device support is tested on
+// machines without one. Its kernels are those of the CPU.
 //
 // Addresses are reserved and never mapped: the host that reads one of them is stopped by the
-// processor. An address stands for a block of host memory, its shadow; only work on a stream can
-// find it, and work that names a released or foreign address fails. Addresses are not used again
-// before all of them were. Each stream is a thread that does its jobs in order; a failed job leaves
-// its error until somebody waits for the stream. A forked child cannot use the device.
+// processor. An address maps to a block of host memory, its shadow; only work on a stream resolves
+// it, and work on a released or foreign address fails. Addresses are not reused before all of them
+// were used. Each stream is a thread that runs its jobs in order; the error of a failed job is
+// reported to the next thread that waits for the stream. A forked child cannot use the device.
 #include <signal.h>
 #include <sys/mman.h>
 
@@ -97,7 +97,7 @@ char* unused(Sim& s, int64_t nbytes) {
     auto after = s.blocks.upper_bound(s.next);
     if (after != s.blocks.begin()) {
       const auto& [at, block] = *std::prev(after);
-      if (at + block.nbytes + kGap > s.next) {  // it was given before the addresses ran out
+      if (at + block.nbytes + kGap > s.next) {  // it was allocated before the addresses ran out
         s.next = at + (block.nbytes + kGap - 1) / kGap * kGap + kGap;
         continue;
       }
@@ -141,7 +141,7 @@ void work(Stream* stream) {
   }
 }
 
-// A stream of a device, mutex held. The default one is made when it is first used.
+// A stream of a device, mutex held. The default one is created on first use.
 Stream& stream_at(int32_t index, int64_t stream) {
   std::deque<Stream>& streams = sim().streams[index];
   while (stream >= static_cast<int64_t>(streams.size())) {

@@ -1,8 +1,8 @@
 // The loops of Fourier transforms, compiled for each level of vector units: all give the same bits,
-// because a number goes through the same operations in whichever lane it lies.
+// because a number goes through the same operations in every lane.
 //
-// Complex numbers are kept in two arrays, real and imaginary parts. A transform of `lanes` signals
-// at once has element k of signal l at k * lanes + l.
+// Complex numbers are stored in two arrays, real and imaginary parts. A transform of `lanes`
+// signals at once has element k of signal l at k * lanes + l.
 #pragma once
 #include <cstdint>
 

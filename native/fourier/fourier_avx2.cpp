@@ -7,7 +7,7 @@
 #include "fourier/fourier.h"
 
 #if defined(__x86_64__)
-// For the rest of the file: vectors are lowered for the unit of the function that names them.
+// From here on vectors are lowered for the target of the function that uses them.
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
 #else

@@ -1,4 +1,4 @@
-// Plans of Fourier transforms, kept for later ones, and their execution.
+// Plans of Fourier transforms, their cache and their execution.
 //
 // A length whose prime factors are small is transformed by Stockham's self-sorting passes, one per
 // factor (Van Loan, Computational Frameworks for the Fast Fourier Transform, 1.7); any other by
@@ -16,7 +16,7 @@
 namespace fb {
 namespace {
 
-constexpr int64_t kMostBytes = int64_t{64} << 20;  // of all plans of a type that are kept
+constexpr int64_t kMostBytes = int64_t{64} << 20;  // of all cached plans of a type
 constexpr double kPi = 3.14159265358979323846;
 
 std::atomic<int> most_level{2};
@@ -256,7 +256,7 @@ FourierParts<R> run_chirp(const FourierPlan<R>& plan, FourierParts<R> a, Fourier
   FourierParts<R> found = run_fourier(*plan.convolution, b, a, lanes);
   FourierParts<R> free = other_of(found).re == a.re ? b : a;
   loops.multiply(found, free, plan.kernel(), size, lanes);
-  // The inverse transform: real and imaginary parts change places before and after.
+  // The inverse transform: real and imaginary parts are exchanged before and after.
   found = run_fourier<R>(*plan.convolution, {free.im, free.re}, {found.im, found.re}, lanes);
   found = {found.im, found.re};
   free = other_of(found).re == a.re ? b : a;

@@ -38,8 +38,8 @@ struct FourierFold {
   int64_t nbytes = 0;
 };
 
-// Plans are kept for later transforms, the latest used ones up to a bound of bytes. Null when out
-// of memory.
+// Plans are cached, the most recently used ones up to a bound of bytes. Null when memory is
+// exhausted.
 template <typename R>
 std::shared_ptr<const FourierPlan<R>> fourier_plan(int64_t n);
 template <typename R>

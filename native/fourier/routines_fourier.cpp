@@ -98,7 +98,7 @@ const char* fft(const RoutineContext& c) {
   const FourierLoops<R>& loops = fourier_loops<R>();
   const FourierLayout at = layout(signals, n, 2);
   return each_group<R>(signals, plan->room(), n % 2, [&](const Group& g, const Work<R>& work) {
-    // The inverse: real and imaginary parts change places before and after.
+    // The inverse: real and imaginary parts are exchanged before and after.
     loops.load(start<R>(c, 0, signals, g, n, 2), at, 1, n, g.lanes, swapped(work.a, inverse));
     const FourierParts<R> found = run_fourier<R>(*plan, work.a, work.b, g.lanes);
     loops.store(swapped(found, inverse), start<R>(c, 1, signals, g, n, 2), at, 1, n, g.lanes, scale,

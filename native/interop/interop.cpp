@@ -384,8 +384,8 @@ PyObject* py_tensor_set(PyObject*, PyObject* args) {
   return Py_NewRef(tensor);
 }
 
-// Marks the exception of a question that only data could answer: its attribute `asked_by` names the
-// operator of PyTorch's inner library; here, where numbers are read, that is always the same.
+// Marks the exception of a data-dependent query: its attribute `asked_by` names the operator of
+// PyTorch's inner library, which is always the same for reads of numbers.
 void mark_as_no_data() {
   PendingError error;
   const auto name = steal(PyUnicode_FromString("_local_scalar_dense"));

@@ -276,7 +276,7 @@ PyObject* py_as_tensor(PyObject*, PyObject* args, PyObject* kwargs) {
   if (wanted && !dtype_from_object(dtype_argument, &dtype)) return nullptr;
   if (is_tensor(data)) {
     if (!wanted || tensor_of(data)->dtype == dtype) return Py_NewRef(data);
-    PyObject* convert = operator_object(Operator::ToDType);  // keeps the history
+    PyObject* convert = operator_object(Operator::ToDType);  // preserves the autograd history
     if (convert) return PyObject_CallFunctionObjArgs(convert, data, dtype_argument, nullptr);
   } else if (numpy_array(data)) {
     auto shared = steal(tensor_from_numpy("as_tensor", data));

@@ -123,7 +123,7 @@ FB_INLINE void subtract_outer(T* a, int64_t rows, int64_t stride, const T* facto
 inline int64_t grain_of(int64_t work) { return work > 32768 ? 1 : 32768 / (work + 1) + 1; }
 
 // The reflection I - tau v v^H, v[0] = 1, that maps a column to beta e1 with beta real; v[1..]
-// overwrites the column's rest, beta its head. Scaled, so that no square overflows.
+// overwrites the column behind its head, beta the head. Scaled, so that no square overflows.
 template <typename T>
 T reflect_column(T* head, T* rest, int64_t count, int64_t stride) {
   using R = RealOf<T>;

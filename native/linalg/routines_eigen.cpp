@@ -69,7 +69,7 @@ struct ReflectBoth {
   }
 };
 
-// a (lower triangle given) becomes the unitary Q with Q^H A Q tridiagonal: diagonal d, below it e.
+// a (lower triangle only) becomes the unitary Q with Q^H A Q tridiagonal: diagonal d, below it e.
 template <typename T>
 void to_tridiagonal(T* a, int64_t n, RealOf<T>* d, RealOf<T>* e, T* work) {
   for (int64_t i = 0; i < n; ++i) {
@@ -109,7 +109,7 @@ struct TurnRows {
   }
 };
 
-// The eigenvalues of a tridiagonal matrix; q's rows are turned along.
+// The eigenvalues of a tridiagonal matrix; the same rotations are applied to q's rows.
 template <typename T>
 bool iterate_ql(RealOf<T>* d, RealOf<T>* e, T* q, int64_t n) {
   using R = RealOf<T>;
@@ -408,7 +408,7 @@ struct ReflectEachRow {
   }
 };
 
-// A bidiagonal matrix on its way to a diagonal one, and the vectors that are turned along.
+// A bidiagonal matrix on its way to a diagonal one, and the vectors that are rotated with it.
 template <typename T>
 struct Bidiagonal {
   using R = RealOf<T>;
@@ -692,7 +692,7 @@ int64_t shortest_solution(const SingularMemory<T>& memory, const RoutineContext&
   return rank;
 }
 
-// By singular values, whatever the driver: it tells only what counts as 0.
+// By singular values for every driver, which only defines the threshold of 0.
 template <typename T>
 const char* by_singular_values(const RoutineContext& c, const std::vector<int64_t>& matrices) {
   using R = RealOf<T>;

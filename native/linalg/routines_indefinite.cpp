@@ -1,5 +1,5 @@
-// Symmetric and Hermitian matrices that need not be positive: A = L D L^T with D made of blocks of
-// one and two rows (Bunch & Kaufman 1977; Golub & Van Loan, Matrix Computations, 4th ed., 4.4).
+// Symmetric and Hermitian matrices that need not be positive: A = L D L^T with D composed of blocks
+// of one and two rows (Bunch & Kaufman 1977; Golub & Van Loan, Matrix Computations, 4th ed., 4.4).
 //
 // The lower triangle is read and overwritten. Pivots are LAPACK's, from 1: row k was swapped with
 // row p where pivots[k] is p; where pivots[k] = pivots[k + 1] = -p a block of two rows begins at k

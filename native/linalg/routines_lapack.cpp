@@ -1,4 +1,4 @@
-// Linear algebra by LAPACK: each matrix of a batch is one call, made by one thread.
+// Linear algebra by LAPACK: each matrix of a batch is one call by one thread.
 //
 // Matrices are copied to aligned memory of their own, column by column where that is needed, so
 // that a result depends on the matrix alone, not on its place in a batch.

@@ -62,8 +62,8 @@ class Failures {
   }
   void no_memory() { memory_ = false; }
   bool none() const { return first_.load() == INT64_MAX; }
-  // Null, or an error's text that is valid until this thread's next one. `unmet` is what a code
-  // stands for; kNotFinite has a text of its own.
+  // Null, or an error's text that is valid until this thread's next one. `unmet` is the meaning of
+  // a code; kNotFinite has a text of its own.
   const char* text(const RoutineContext& c, const char* name, int64_t batch,
                    const char* unmet) const;
 
@@ -211,6 +211,6 @@ Int size_from(T asked) {
   return static_cast<Int>(real_part(asked)) + 64;
 }
 
-constexpr Int kQuery = -1;  // asks for the length of the workspace
+constexpr Int kQuery = -1;  // queries the length of the workspace
 
 }  // namespace fb

@@ -176,7 +176,7 @@ const char* lapack_eig(const RoutineContext& c, bool vectors) {
 }
 
 // Row by row A is the transpose of what LAPACK sees, U S V^H its own decomposition: A is
-// conj(V) S U^T, which lies in memory as it is wanted.
+// conj(V) S U^T, whose layout in memory is that of the result.
 template <typename T>
 const char* lapack_svd(const RoutineContext& c, bool vectors) {
   using R = RealOf<T>;

@@ -1,8 +1,8 @@
 // Least squares: matrices of full rank by a QR decomposition, the others by LAPACK's drivers.
 //
-// A driver's rule of rank costs more than the solution: column pivoting, estimated conditions. It
-// holds for every matrix whose condition is known to be far from what the rule asks for, and then
-// the solution is the only one, however it is computed (Golub & Van Loan, Matrix Computations, 4th
+// A driver's rank test (column pivoting, condition estimates) costs more than the solution. A
+// matrix whose condition number is far below the driver's threshold passes it, and then the
+// solution is unique, however it is computed (Golub & Van Loan, Matrix Computations, 4th
 // ed., 5.3.2).
 #include "linalg/routines_lapack.h"
 

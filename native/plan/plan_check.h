@@ -11,7 +11,7 @@ namespace fb {
 // Sets a ValueError unless an exception is set; returns false.
 bool bad_spec(const char* what, const char* details);
 
-// plan_read.cpp. False + exception where a record is wrong; `executed` is kept.
+// plan_read.cpp. False + exception if a record is wrong; `executed` does not change.
 bool read_plan(Plan* plan, PyObject* spec, PyObject* backward_op, PyObject* structure);
 bool read_execution(Plan* plan, PyObject* record);
 

@@ -158,8 +158,8 @@ bool read_bound(PyObject* record, IndexBound* out) {
          read_i32(record, "slot", &out->slot);
 }
 
-// The type of results with named fields: a named tuple is made by `_make`, a struct sequence by
-// calling the type. Both take a tuple.
+// The type of results with named fields: a named tuple is constructed by `_make`, a struct sequence
+// by calling the type. Both take a tuple.
 bool read_structure(PyObject* structure, Plan* plan) {
   if (plan->returns != ReturnKind::Structseq) return true;
   if (!structure) return bad_spec("returns", "named, but there is no structure");

@@ -16,7 +16,7 @@
 namespace fb {
 namespace {
 
-constexpr int64_t kParallelWork = 15000;  // ns: below, waking a worker costs more than it gains
+constexpr int64_t kParallelWork = 15000;  // ns: below, waking a worker does not pay
 constexpr int64_t kReleaseWork = 50000;   // ns: above, other Python threads may run meanwhile
 constexpr int64_t kChunkWork = 2000;      // ns: assumed when a plan does not say
 constexpr int64_t kRoutineWork = 100000;
@@ -452,7 +452,7 @@ bool matches(const Tensor* t, DType dtype, size_t ndim, const int64_t* geometry)
          std::memcmp(t->dims, geometry, 2 * ndim * sizeof(int64_t)) == 0;
 }
 
-// Owned outputs made so far are dropped, the presets that follow are only borrowed.
+// Drops the owned outputs that exist so far; the presets that follow are only borrowed.
 bool abandon_outputs(size_t made, size_t count, PyObject** outputs) {
   for (size_t k = 0; k < count; ++k) {
     if (k < made) drop(outputs[k]);
@@ -566,8 +566,8 @@ bool locate_buffers(const Instance* instance, const Call& call, PyObject* const*
   return true;
 }
 
-// In a sanitizer build what lies between temporaries is poisoned. (Those that are alive at
-// different times share memory: what one of them may touch the others may.)
+// In a sanitizer build the memory between temporaries is poisoned. (Temporaries with disjoint
+// lifetimes share memory: each may access all of it.)
 void fence_temporaries(const Instance* instance, const char* arena) {
   if (kRedZone == 0 || !arena) return;
   poison(arena, instance->arena_bytes);
@@ -579,7 +579,7 @@ void fence_temporaries(const Instance* instance, const char* arena) {
 }
 
 // Runs with or without the GIL. Without it the inputs' storages are held: another thread may drop
-// a list that a call was given, or resize a tensor.
+// a list that was passed to the call, or resize a tensor.
 const char* run_released(const Execution& run, const Call& call, Failure* failure) {
   SmallArray<Storage*, kInlineBuffers> held(static_cast<size_t>(call.tensor_count));
   if (!held.get()) return kNoMemory;

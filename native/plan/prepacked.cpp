@@ -1,26 +1,26 @@
 // Weights are packed once.
 //
 // A launch that packs an operand (docs/design.md section 5, "packing") computes a function of the
-// operand's bytes, the kernel and its size arguments alone. Where the operand is an input of the
-// plan, the result may be kept and the launch skipped the next time. Each storage has a short list
-// of what was packed from it: key, the storage's `writes` at that time, and maybe a copy. The first
-// sight of a key is only remembered; a copy is made when the same key is seen again before any
-// write. So activations, which are packed once, and weights that an optimizer changes at every step
-// cost one look into a list. A copy that was never used before the next write makes its key wait
-// for twice as many sights.
+// operand's bytes, the kernel and its size arguments alone. If the operand is an input of the plan,
+// the result may be cached and the launch skipped the next time. Each storage has a short list of
+// entries: key, the storage's `writes` at that time, and maybe a copy. The first use of a key only
+// adds an entry; the copy is stored when the same key is used again before any write. So
+// activations, which are packed once, and weights that an optimizer changes at every step cost one
+// look-up in a list. A copy that was never used before the next write doubles the number of uses
+// that its key needs.
 //
 // Never a wrong number:
 // * `writes` counts every write that Flambeau makes, after it (core.h). A copy is valid while it
-//   has the number that it was made at; a new one is only published if the number is still the same
-//   after the run, so what another thread wrote meanwhile is never kept.
-// * Memory that others may write to unseen is never kept: foreign and shared memory, and storages
+//   has the number of its creation; a new one is only published if the number is still the same
+//   after the run, so bytes that another thread wrote meanwhile are never cached.
+// * Memory that others may write to unseen is never cached: foreign and shared memory, and storages
 //   whose address was handed out for good (data_ptr, NumPy, DLPack, the buffer protocol).
 //
 // Copies go with their storage, by `empty_cache()`, and when memory is exhausted. Together they
-// take at most an eighth of the memory (`set_prepacked_limit`); what does not fit is not kept.
+// take at most an eighth of the memory (`set_prepacked_limit`); copies beyond that are not stored.
 //
 // All calls come with the GIL, except `packed_clear`; a lock guards what that touches: blocks and
-// which entry has which. Memory is given back outside of the lock, so it never waits for another.
+// which entry has which. Memory is released outside of the lock, so it never waits for another.
 #include "plan/prepacked.h"
 
 #include <unistd.h>
@@ -33,7 +33,7 @@
 
 namespace fb {
 
-constexpr int kKeyWords = 48;  // sizes of a launch that packs, and two more
+constexpr int kKeyWords = 48;  // sizes of a launch that packs, and two other words
 constexpr int kEntriesOfStorage = 8;
 constexpr int32_t kFirstPatience = 2, kMostPatience = 64;
 

@@ -1,5 +1,5 @@
-// Packed copies of operands that are used again unchanged: weights. What is kept, and when, is told
-// by prepacked.cpp; the executor (plan_run.cpp) asks before a run and reports after it.
+// Packed copies of operands that are used again unchanged: weights. prepacked.cpp defines which are
+// cached, and when; the executor (plan_run.cpp) looks them up before a run and reports after it.
 #pragma once
 #include <vector>
 

@@ -1,7 +1,7 @@
 // The stream of words, and the distributions that take a fixed number of words per element and no
 // transcendental function: uniform, bernoulli, integers, permutations.
 //
-// * Words are made in bulk. A fill asks for a few thousand words at a time (they stay in the
+// * Words are generated in bulk. A fill requests a few thousand words at a time (they stay in the
 //   first-level cache) and transforms them in a loop without calls, so both halves vectorise.
 // * The hot loops are compiled three times (AVX-512, AVX2 + FMA, baseline) and chosen at run
 //   time. All three give the same bits: the arithmetic is spelled out, fused operations included.
@@ -40,7 +40,7 @@ FB_INLINE uint32_t temper(uint32_t word) {
 
 struct Refill {
   // A word depends on the word 397 ahead (of the old block) or 227 behind (of the new one):
-  // both farther than any vector is long. The loops are cut where this changes.
+  // both farther than any vector is long. The loops are split where this changes.
   static FB_INLINE void run(uint32_t* words) {
     constexpr int kSplit = Generator::kWords - kShift;
     for (int i = 0; i < kSplit; ++i) {

@@ -48,11 +48,11 @@ class Generator {
   uint64_t random64();                              // first word drawn is the high half
   void random_words(uint32_t* out, int64_t count);  // `count` calls of random()
   void skip_words(int64_t count);                   // the same, and forgets them
-  double normal(double mean, double std);           // Box-Muller, keeps its second value
+  double normal(double mean, double std);           // Box-Muller, caches its second value
 
-  // Where the stream of words stands: the words, the number of the next one, and how many are left
-  // before new ones are made. Attention's dropout goes back there.
-  static constexpr int kPlaceWords = 640;  // some of them unused: whole cache lines
+  // The state of the stream: the words, the number of the next one, and how many are left before
+  // new ones are generated. Attention's dropout restores it.
+  static constexpr int kPlaceWords = 640;  // some of them unused: a multiple of a cache line
   void save_place(uint32_t* out) const;
   void restore_place(const uint32_t* place);
 
@@ -74,7 +74,7 @@ class Generator {
   void refill();
 };
 
-// uniform_(from, to) and rand(): [from, to). Half types are given as their bits.
+// uniform_(from, to) and rand(): [from, to). Half types are passed as their bits.
 void fill_uniform_f32(Generator&, float* out, int64_t n, double from, double to);
 void fill_uniform_f64(Generator&, double* out, int64_t n, double from, double to);
 void fill_uniform_f16(Generator&, uint16_t* out, int64_t n, double from, double to);
@@ -106,9 +106,9 @@ void fill_randperm(Generator&, int64_t* out, int64_t n);
 
 // bernoulli_(p) with a number p, and dropout's mask: 1 with probability p.
 void fill_bernoulli(Generator&, void* out, RandomType, int64_t n, double p);
-// The places of the stream before every `step` rows of each of `heads` matrices of rows by columns,
-// whose elements all take the two words that bernoulli takes: 2.5 KB each, where the elements of
-// a long row take more. fill_bernoulli of a generator restored to one draws these rows again.
+// The states of the stream before every `step` rows of each of `heads` matrices of rows by columns,
+// each of whose elements takes bernoulli's two words: 2.5 KB each, less than the elements of a long
+// row. fill_bernoulli of a generator restored to one draws these rows again.
 void fill_places(Generator&, uint32_t* out, int64_t heads, int64_t rows, int64_t columns,
                  int64_t step);
 // bernoulli(probabilities): one probability per element, of type float32 or float64 (convert

@@ -1,5 +1,5 @@
-// The distributions that need transcendental functions: normal and what is made of it, exponential,
-// cauchy, geometric, poisson, binomial, gamma.
+// The distributions that need transcendental functions: normal and those derived from it,
+// exponential, cauchy, geometric, poisson, binomial, gamma.
 //
 // float32 normals take single-precision polynomials that are part of the stream. Everything else
 // is computed in float64 by the C library, as PyTorch does: with the same C library, the same bits.
@@ -117,7 +117,7 @@ void fill_normal_one_by_one(Generator& generator, T* out, int64_t n, double mean
 }
 
 // The block transform. A length that is no multiple of sixteen draws sixteen new numbers for the
-// last sixteen places, and so replaces some of the block before.
+// last sixteen elements, and so replaces some of the block before.
 template <class T>
 void fill_normal(Generator& generator, T* out, int64_t n, double mean, double std) {
   if (n < 16) return fill_normal_one_by_one(generator, out, n, mean, std);

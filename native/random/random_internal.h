@@ -36,7 +36,7 @@ FB_INLINE float unit_float(uint32_t word) {
   return static_cast<float>(static_cast<int32_t>(word & 0xffffffu)) * 0x1p-24f;
 }
 
-// The low 53 bits of a pair of words, as high * 2^32 + low: exact, and made of the 32-bit
+// The low 53 bits of a pair of words, as high * 2^32 + low: exact, and computed from the 32-bit
 // conversions that every vector unit has.
 FB_INLINE double unit_double(uint32_t high, uint32_t low) {
   const double upper = static_cast<double>(static_cast<int32_t>(high & 0x1fffffu));

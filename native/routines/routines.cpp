@@ -76,7 +76,7 @@ namespace {
 
 using AddRoutines = void (*)(RoutineList* list);
 
-std::vector<AddRoutines>& files() {  // grows while static objects are made
+std::vector<AddRoutines>& files() {  // grows while static objects are constructed
   static auto& all = *new std::vector<AddRoutines>();
   return all;
 }

@@ -47,7 +47,7 @@ void parallel(int64_t count, int64_t grain, const Body& body) {
       const_cast<void*>(static_cast<const void*>(&body)));
 }
 
-// A block from the caching allocator, given back at the end of its scope.
+// A block from the caching allocator, released at the end of its scope.
 class Block {
  public:
   explicit Block(int64_t nbytes) : nbytes_(nbytes > 0 ? nbytes : 64) {

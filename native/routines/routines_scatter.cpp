@@ -107,8 +107,8 @@ void put_in_order(T* out, const int64_t* index, int64_t index_step, const T* sou
   }
 }
 
-// Sums of integers are the same in any order: each thread has a table of its own. The rest is done
-// by one thread, for finding each thread's positions costs as much as the work.
+// Sums of integers are the same in any order: each thread has a table of its own. One thread does
+// all others, because searching each thread's positions costs as much as the work.
 template <typename T, Mode kMode>
 void put_line(T* out, int64_t targets, const int64_t* index, int64_t index_step, const T* source,
               int64_t source_step, int64_t count) {
@@ -149,8 +149,8 @@ struct Rows {
   int64_t source_step, count, width;
 };
 
-// Rows of targets, each written by one thread. Which positions have a thread's targets is found in
-// blocks and without branches: targets in no order would make the processor guess.
+// Rows of targets, each written by one thread. The positions of a thread's targets are collected in
+// blocks and without branches, which unordered targets would make unpredictable.
 template <typename T, Mode kMode>
 void put_row_range(const Rows<T>& r, int64_t first, int64_t last) {
   constexpr int64_t kBlock = 1024;
@@ -213,7 +213,7 @@ struct Steps {  // elements from one place to the next
   int64_t out = 0, index = 0, source = 0;
 };
 
-// `depth` places along the axis, for `width` columns beside each other.
+// `depth` indices along the axis, for `width` columns beside each other.
 template <typename T, Mode kMode>
 void scatter_line(T* out, const int64_t* index, const T* source, int64_t depth, Steps step,
                   int64_t width, Steps column) {
@@ -283,7 +283,7 @@ const char* scatter(const RoutineContext& c) {
   return nullptr;
 }
 
-// ---- put: index tensors address whole slices
+// ---- put: index tensors address slices
 
 struct PutShape {
   int64_t count, outer, inner, dims, targets;  // targets: product of the indexed sizes

@@ -1,4 +1,4 @@
-// Sorting along rows: sort, argsort, and the elements at some places of the sorted row (topk,
+// Sorting along rows: sort, argsort, and the elements at some positions of the sorted row (topk,
 // kthvalue, median).
 //
 // All of them order (key, position) pairs, which are distinct, so the result is one well-defined
@@ -20,7 +20,7 @@ constexpr int64_t kDigits = 1 << kDigitBits;
 constexpr uint64_t kDigitMask = kDigits - 1;
 constexpr int64_t kRowWork = 4096;          // elements worth handing to another thread
 constexpr int64_t kPieceLength = 1 << 15;   // of one long row
-constexpr int64_t kSmallScratch = 1 << 20;  // bytes a thread may keep for short rows
+constexpr int64_t kSmallScratch = 1 << 20;  // bytes a thread may cache for short rows
 constexpr int64_t kPackedLength = 1LL << 32;
 
 // A key and where it stood.
@@ -44,7 +44,7 @@ struct Pair {
   }
 };
 
-// Keys of a row in the wanted order, counted from the least.
+// Keys of a row in the requested order, counted from the least.
 template <typename T>
 struct Keys {
   using Key = typename KeyOf<T>::Key;
@@ -84,7 +84,7 @@ void narrow(Keys<T>* keys, int64_t n) {
   keys->least = static_cast<typename KeyOf<T>::Key>((keys->flip ? high : low) ^ keys->flip);
 }
 
-// Memory for items and counters: the thread's own for short rows, else a block given back at once.
+// Memory for items and counters: the thread's own for short rows, else a block released at once.
 class Workspace {
  public:
   explicit Workspace(int64_t nbytes)
@@ -124,7 +124,7 @@ void count_all(const Item* items, int64_t n, int passes, int64_t* counts) {
   count_digits<8>(items, n, counts);
 }
 
-// Counts become places: of digit d in piece p, after all smaller digits and all earlier pieces.
+// Counts become offsets: of digit d in piece p, after all smaller digits and all earlier pieces.
 inline void places_of(int64_t* counts, int64_t pieces) {
   int64_t sum = 0;
   for (int64_t d = 0; d < kDigits; ++d) {
@@ -353,7 +353,7 @@ struct AnyBelow {
 // collected until there are twice as many (room: 2 * wanted + kSelectBlock), then the worse half
 // goes.
 constexpr int64_t kSelectBlock = 64;
-constexpr int64_t kFewWanted = 8;  // so few are kept in order: most keys are only looked at
+constexpr int64_t kFewWanted = 8;  // so few are stored in order: most keys are only compared
 
 // As `select_least`, in order, for few: each new one moves to its place from the end.
 template <typename Item, typename T>
@@ -372,7 +372,7 @@ int64_t select_few(const Keys<T>& keys, int64_t begin, int64_t end, int64_t want
     if (!run_variant<AnyBelow<T>>(keys.row + at, length, keys.flip, bound)) continue;
     for (int64_t i = at; i < at + length; ++i) {
       const Key key = keys(i);
-      if (key >= bound) continue;  // an equal key later in the row comes after all that are kept
+      if (key >= bound) continue;  // an equal key later in the row comes after all stored ones
       put(Item::of(key, i), wanted - 1);
       bound = static_cast<Key>(items[wanted - 1].key());
     }
@@ -397,7 +397,7 @@ int64_t select_least(const Keys<T>& keys, int64_t begin, int64_t end, int64_t wa
     for (int64_t i = at; i < at + length; ++i) {
       const Key key = keys(i);
       items[count] = Item::of(key, i);
-      count += key < bound;  // an equal key later in the row comes after all that are kept
+      count += key < bound;  // an equal key later in the row comes after all stored ones
     }
     if (count < 2 * wanted) continue;
     std::nth_element(items, items + wanted - 1, items + count);
@@ -433,7 +433,7 @@ bool first_items(const Keys<T>& keys, const RowWork& work, int64_t wanted, const
   return true;
 }
 
-// Item number `place` of the sorted row, found digit by digit: only items that share the digits
+// Item number `place` of the sorted row, selected digit by digit: only items that share the digits
 // so far are looked at again.
 template <typename Item, typename T, typename Emit>
 bool nth_item(const Keys<T>& keys, const RowWork& work, int64_t place, const Emit& emit) {
@@ -538,7 +538,7 @@ const char* select(const RoutineContext& c) {
     };
     Keys<T> keys(row, c.n[4] != 0);
     const int64_t looked = ties == kFirst ? count : std::min(count + 1, work.n);
-    const bool whole = first != 0 || looked > work.n / 8;  // first_items wants plain keys
+    const bool whole = first != 0 || looked > work.n / 8;  // first_items takes plain keys
     if (whole && work.n >= kRadixLength) narrow(&keys, work.n);
     const bool fits = work.n < kPackedLength && keys.largest >> 32 == 0;
     if (ties != kFirst) {

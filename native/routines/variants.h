@@ -21,7 +21,7 @@ namespace fb {
 inline const int kMachineLevel = vector_level();
 
 // Body::run(arguments...) compiled for each level; the body must be FB_INLINE throughout.
-#if defined(__clang__)  // which ignores the whole attribute where it holds a name unknown to it
+#if defined(__clang__)  // which ignores an attribute with a name unknown to it
 #define FB_AVX512 "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma"
 #else
 #define FB_AVX512 "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,prefer-vector-width=512"

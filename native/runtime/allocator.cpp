@@ -4,10 +4,9 @@
 //
 // * small (up to 1 MiB): size classes with four steps per power of two (at most 25 % waste), each a
 //   free list. Classes are filled from slabs taken out of the large pool.
-// * large: blocks cut from segments of at least 2 MiB, in huge pages unless those prove slow. A
-//   request takes the best fitting free block; what is left over is split off when it is worth
-//   keeping, so that a block is never more than 1.25x its request; neighbours coalesce when they
-//   are freed.
+// * large: blocks split from segments of at least 2 MiB, in huge pages unless those prove slow. A
+//   request takes the best fitting free block; a remainder of useful size is split off, so that a
+//   block is never more than 1.25x its request; neighbours coalesce when they are freed.
 //
 // Memory goes back to the system only through `empty_cache()`, or when the bytes held in reserve
 // exceed the limit set by `set_memory_cache_limit` (default: no limit), or when the system refuses
@@ -152,7 +151,7 @@ struct Block {
   Segment* segment;
   Block* previous;  // neighbours inside the segment
   Block* next;
-  int64_t requested;  // what the caller asked for
+  int64_t requested;  // by the caller
   bool used;
   bool slab;  // handed to the small pool
 };
@@ -309,7 +308,7 @@ int64_t LargePool::release(char* at) {
   return size;
 }
 
-// Unmaps wholly free segments, largest first, until at most `keep` bytes are cached. Lock held.
+// Unmaps entirely free segments, largest first, until at most `keep` bytes are cached. Lock held.
 int64_t LargePool::trim(int64_t keep) {
   int64_t given_back = 0;
   for (auto it = free.end(); it != free.begin() && cached > keep;) {
@@ -446,7 +445,7 @@ void SmallPool::empty() {
     };
     std::vector<int64_t> unused(c.slabs.size(), 0);
     std::vector<char*> kept;
-    kept.reserve(c.slabs.size());  // what throws does so before anything is given back
+    kept.reserve(c.slabs.size());  // throws, if at all, before anything is released
     for (FreeBlock* b = c.free; b; b = b->next) ++unused[slab_of(b)];
     if (c.fresh < c.fresh_end) unused[slab_of(c.fresh)] += (c.fresh_end - c.fresh) / size;
     for (FreeBlock** link = &c.free; *link;) {
@@ -619,7 +618,7 @@ void* allocate(int64_t nbytes) {
 
 namespace {
 
-// Packed copies of weights are given up before an allocation fails.
+// Packed copies of weights are released before an allocation fails.
 void* allocate_again(int64_t nbytes) {
   if (packed_clear() == 0) return nullptr;
   {

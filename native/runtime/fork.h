@@ -4,7 +4,7 @@
 // for ever. So every lock of the core is a ForkSafe, which registers itself (a test holds that):
 //
 //   lock                                level  in the child
-//   generators (random_binding.cpp)     0      taken by the fork: the stream of words is whole
+//   generators (random_binding.cpp)     0      taken by the fork: the stream is consistent
 //   packed copies (prepacked.cpp)       1      taken
 //   plans of Fourier transforms         1      taken
 //   uses of LAPACK (lapack.cpp)         -      taken before all others, see take_first_at_fork
@@ -57,8 +57,8 @@ class ForkSafe final : public ForkLock {
   Mutex mutex_;
 };
 
-// A lock that many may share. Who wants it alone comes before those who would share it: a fork must
-// not wait for ever.
+// A shared lock. An exclusive waiter precedes new shared owners, so that a fork does not wait for
+// ever.
 class SharedLock {
  public:
   SharedLock() { start(); }
@@ -66,7 +66,7 @@ class SharedLock {
     pthread_rwlock_wrlock(&lock_);
     process_ = getpid();
   }
-  // In a forked child the lock is made anew: threads that wait for it are not there, but counted.
+  // A forked child constructs the lock anew: its count includes waiting threads of the parent.
   void unlock() {
     if (process_ == getpid()) {
       pthread_rwlock_unlock(&lock_);

@@ -1,7 +1,7 @@
-// Memory that no kernel may touch, as AddressSanitizer is told of it.
+// Marks memory that no kernel may access for AddressSanitizer.
 //
-// Tensors are cut from pools, temporaries of a plan from one block, scratch memory is reused: an
-// access beyond the end of one would hit memory of the process. In a sanitizer build a red zone
+// Tensors are allocated from pools, temporaries of a plan from one block, scratch memory is reused:
+// an access beyond the end of one would hit memory of the process. In a sanitizer build a red zone
 // follows each of them, and unused memory is poisoned. In other builds nothing of this exists.
 #pragma once
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Which vector instructions this machine runs, asked of the processor itself: the compilers'
+// The vector instructions of this machine, queried from the processor itself: the compilers'
 // __builtin_cpu_supports needs a run-time library that not every linker can put in a shared object.
 #pragma once
 

@@ -40,7 +40,7 @@ struct Event {
   int32_t parent = -1;  // in the same log
   int32_t threads = 1, group = 1;
   int64_t bytes = 0, flops = 0, work = 0, busy = 0;
-  int64_t memory = 0;             // taken minus given back by this thread, while it was open
+  int64_t memory = 0;             // allocated minus released by this thread, while it was open
   int64_t total = 0;              // Memory: bytes held by all threads since the profile's start
   int64_t sequence = -1;          // of the tape's node that belongs to it
   PyObject* arguments = nullptr;  // owned
@@ -59,10 +59,10 @@ struct Log {
   bool ended = false;  // the thread is gone
 };
 
-// Replaced as a whole in a forked child, where locks may be held for ever.
+// Replaced in a forked child, where locks may be held for ever.
 struct Registry {
   ForkSafe<std::mutex> lock{kReset};
-  std::vector<Log*> logs;  // places stay: events are addressed by number
+  std::vector<Log*> logs;  // positions are stable: events are addressed by number
   std::atomic<uint32_t> session{0};
   std::atomic<int64_t> held{0};
   uint32_t flags = 0;  // of the profile that runs, also while it is paused
@@ -238,7 +238,7 @@ void profile_note_arguments(const EventPlace& place, PyObject* const* values, si
   with_event(place, [&](Log*, Event* event) { std::swap(event->arguments, *list.slot()); });
 }
 
-// Links a forward op to the node of the tape that it made.
+// Links a forward op to its node of the tape.
 void profile_note_result(const EventPlace& place, PyObject* result) {
   if (PyTuple_Check(result) && PyTuple_GET_SIZE(result) > 0) result = PyTuple_GET_ITEM(result, 0);
   if (!is_tensor(result)) return;

@@ -8,23 +8,23 @@ enum ProfileFlag : uint32_t {
   kProfileOn = 1,
   kProfileShapes = 2,  // shapes and dtypes of an op's arguments
   kProfileStacks = 4,  // the Python frames of ops and ranges
-  kProfileMemory = 8,  // blocks that are taken and given back
+  kProfileMemory = 8,  // blocks that are allocated and released
 };
 extern std::atomic<uint32_t> profile_flags;
 inline bool profiling() { return profile_flags.load(std::memory_order_relaxed) != 0; }
 
-// The numbers are known to flambeau/autograd/profiler_collect.py.
+// flambeau/autograd/profiler_collect.py uses the same numbers.
 enum class EventKind : uint8_t {
   Op = 0,        // a call of an operator
   Recorded = 1,  // the same while `compile` records: it is run later, in a region
   Range = 2,     // record_function
   Backward = 3,  // a node of the tape
-  Region = 4,    // the program that `compile` made of recorded calls
+  Region = 4,    // the program that `compile` built from recorded calls
   Trace = 5,     // a plan is built: first call of a class of calls
   Compile = 6,   // its kernels are built
   Launch = 7,    // a kernel or a native routine
   Piece = 8,     // a worker's part of a launch
-  Memory = 9,    // a block is taken (bytes > 0) or given back
+  Memory = 9,    // a block is allocated (bytes > 0) or released
 };
 
 // Where an open event is: in the log of the thread that began it.
@@ -33,7 +33,7 @@ struct EventPlace {
   uint32_t session = 0, index = 0;
 };
 
-// What is known of a launch when it is over.
+// The data of a launch when it is over.
 struct LaunchRecord {
   const char* name;
   int64_t start, end, bytes, flops, work, busy;
@@ -64,7 +64,7 @@ void profile_note_result(const EventPlace& place, PyObject* result);
 void profile_note_sequence(const EventPlace& place, uint64_t sequence);
 void profile_launch(const LaunchRecord& launch);
 void profile_piece(const char* name, int64_t start, int64_t end);
-void profile_memory(int64_t nbytes, const void* block);  // negative: given back
+void profile_memory(int64_t nbytes, const void* block);  // negative: released
 
 // A kernel's or routine's parallel pieces are timed on behalf of the launch that this names.
 struct ProfiledBody {

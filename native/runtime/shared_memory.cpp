@@ -56,7 +56,7 @@ Mapping* mapping_of(const Storage* storage) {
   return static_cast<Mapping*>(storage->release_context);
 }
 
-// Maps a file, which is made as long as needed; null and OSError where that fails.
+// Maps a file, which is extended as needed; null and OSError where that fails.
 std::unique_ptr<Mapping> map_file(int descriptor, int64_t nbytes, const char* path) {
   auto mapping = std::make_unique<Mapping>();
   const bool named = *path != 0;

@@ -25,7 +25,7 @@ namespace {
 
 constexpr int kMaxThreads = 256;
 constexpr int64_t kSpinNanoseconds = 15000;
-constexpr int64_t kPiecesPerThread = 4;  // fewer: poor balance; more: contention on the counter
+constexpr int64_t kPiecesPerThread = 4;  // fewer: poor balance; beyond: contention on the counter
 
 using Body = void (*)(void*, int64_t, int64_t, int);
 
@@ -68,7 +68,7 @@ constexpr uint64_t kInside = kOpen - 1;
 constexpr uint64_t kSequence = uint64_t{1} << 16;
 
 std::atomic<Pool*> the_pool{nullptr};
-std::atomic<int> thread_limit{0};  // 0: not asked yet
+std::atomic<int> thread_limit{0};  // 0: not queried yet
 thread_local bool inside_parallel = false;
 
 int available_cores() {
@@ -152,7 +152,7 @@ Pool* pool() {
   return existing;
 }
 
-// Starts missing workers; fewer than asked for is not an error.
+// Starts missing workers; fewer than requested is not an error.
 void ensure_workers(Pool* pool, int wanted) {
   if (pool->started >= wanted) return;
   std::lock_guard<ForkSafe<std::mutex>> guard(pool->starting);
@@ -181,7 +181,7 @@ void wait_for_workers(Pool* pool) {
 }
 
 #if defined(__SANITIZE_ADDRESS__)
-constexpr int64_t kPagedScratch = INT64_MAX;  // who goes past its end shall be found
+constexpr int64_t kPagedScratch = INT64_MAX;  // detects accesses past its end
 #else
 constexpr int64_t kPagedScratch = kHugePage / 8;
 #endif

@@ -66,8 +66,8 @@ struct Shield {
   OutOption out;     // where there is one, `out=` is served here: the results are copied there
   Overlap overlap;   // what arguments may share with `out=`
   bool direct_dim;   // calls of `direct` have `dim=`
-  bool is_operator;  // an operator composed in Python: dispatch modes are asked
-  bool overridable;  // modes and types with `__torch_function__` are asked first
+  bool is_operator;  // an operator composed in Python: dispatch modes apply
+  bool overridable;  // modes and types with `__torch_function__` apply first
   Autocast autocast;
 };
 
@@ -104,7 +104,7 @@ PyObject* call_direct(const Shield* shield, PyObject* const* args, PyObject* nam
   return PyObject_Vectorcall(shield->direct, args, 1, shield->direct_dim ? names : nullptr);
 }
 
-// A body in Python asked something that is no tensor: its TypeError, where the schema knows.
+// A body in Python failed on an argument that is no tensor: the schema's TypeError, if it has one.
 void explain_arguments(PyObject* self, PyObject* const* args, Py_ssize_t given, PyObject* names) {
   PendingError error;
   const auto positional = steal(

@@ -4,9 +4,9 @@
 
 namespace fb {
 
-// Cuts our frames off the traceback of the exception that is set, unless FLAMBEAU_DEBUG asks for
-// them or the message is not of the form "[op] ...". The causes go too: they are ours. `whole`: all
-// frames below are ours, wherever their files are.
+// Removes our frames from the traceback of the exception that is set, unless FLAMBEAU_DEBUG shows
+// them or the message is not of the form "[op] ...", and our exceptions from its causes. `whole`:
+// all frames below are ours, wherever their files are.
 void hide_internals(bool whole = false);
 bool init_traceback(PyObject* module);
 

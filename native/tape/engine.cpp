@@ -25,7 +25,7 @@ struct NodeState {
   uint32_t first_grad = 0;  // into GraphTask::grads
   int32_t capture = -1;     // first entry of GraphTask::captures
   bool needed = true;       // must be executed
-  bool is_end = false;      // its gradients are captured; what lies behind it is not looked at
+  bool is_end = false;      // its gradients are captured; the search does not go on behind it
 };
 
 struct Capture {
@@ -127,8 +127,8 @@ bool discover(GraphTask* task) {
   return true;
 }
 
-// With given inputs, only nodes on the way to them run. Earlier nodes come first: a node's edges
-// lead to nodes that were there before it.
+// With `inputs`, only nodes on the way to them run. Earlier nodes come first: a node's edges lead
+// to nodes that existed before it.
 void mark_needed(GraphTask* task, bool accumulate) {
   std::vector<uint32_t> order(task->states.size());
   for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -250,7 +250,7 @@ bool execute(GraphTask* task, uint32_t index) {
     Capture& capture = task->captures[c];
     capture.value = share(grads[capture.output]);
   }
-  if (!task->states[index].needed) return true;  // nothing below it is wanted either
+  if (!task->states[index].needed) return true;  // nothing below it is needed either
   Tensor* few[kInlineCells] = {};
   std::vector<Tensor*> many;
   if (node->edge_count > kInlineCells) many.resize(node->edge_count, nullptr);
@@ -441,7 +441,7 @@ class Backward {  // one call of run_backward
     return true;
   }
 
-  // Whether a region of `compile` made some of what will run: then it runs as one program, too.
+  // Whether nodes of a region of `compile` will run: then the backward is one program, too.
   bool captured_forward() const {
     return std::any_of(task_.states.begin(), task_.states.end(),
                        [](const NodeState& s) { return s.node->captured; });

@@ -32,8 +32,8 @@ bool layout_matches(const Tensor* leaf, const Tensor* grad) {
   return true;
 }
 
-// A gradient of a type that answers operators itself (a sparse one). It is kept as it is, and is
-// the second operand of a sum with a dense one: such sums are dense, so not made in place.
+// A gradient of a type that overrides operators (a sparse one). It is stored unchanged, and is the
+// second operand of a sum with a dense one: such sums are dense, so not computed in place.
 bool answers_itself(Tensor* grad) {
   PyObject* object = object_of(grad);
   return !is_exact_tensor(object) && (override_of(object) != Override::None || dispatches(object));
@@ -63,8 +63,8 @@ Tensor* clone_gradient(Tensor* leaf, Tensor* grad) {
   return steal(invoke(copy, clone, grad)) ? clone.release() : nullptr;
 }
 
-// Two threads may add to one leaf while a kernel runs without the GIL; a striped lock keeps the
-// sums apart. It is not held while hooks run.
+// Two threads may add to one leaf while a kernel runs without the GIL; a striped lock serialises
+// the sums. It is not held while hooks run.
 class LeafLock {
  public:
   explicit LeafLock(const Tensor* leaf) : lock_(lock_of(leaf)) {
@@ -325,7 +325,7 @@ Tensor* tensor_at_edge(const Edge& edge, Tensor* data) {
   return alias;
 }
 
-// Under create_graph, gradients that have no derivative of their own say so when it is asked for.
+// Under create_graph, gradients without a derivative of their own raise when it is computed.
 bool mark_once(const BackwardSpec& backward, Node* node, Tensor** results) {
   if (!PyObject_HasAttrString(backward.op, "once_differentiable")) return true;
   const auto name = steal(PyUnicode_FromString(backward.name.c_str()));
@@ -396,7 +396,7 @@ bool apply_strided(Node* node, Tensor** grads, Tensor** results) {
   return results[0] != nullptr;
 }
 
-// What the write put in its place goes through the inner node, the rest to the old base.
+// The gradient of written elements goes through the inner node, that of others to the old base.
 bool apply_copy_slices(Node* node, Tensor** grads, Tensor** results) {
   if (!grads[0]) return true;
   Node* inner = node_of(node->object);
@@ -592,7 +592,7 @@ std::string sizes_text(const int64_t* sizes, size_t ndim) {
   return text + "]";
 }
 
-// A gradient made by user code must fit the value it belongs to; broadcast ones are summed back.
+// A gradient from user code must fit the value it belongs to; broadcast ones are summed back.
 bool fit_gradient(const std::string& who, size_t index, const OutputMetadata& wanted,
                   Tensor** grad) {
   const Tensor* t = *grad;

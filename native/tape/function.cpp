@@ -146,7 +146,7 @@ PyObject* finish_output(const FunctionCall& call, Py_ssize_t k) {
     }
     return Py_NewRef(item);
   }
-  if (is_input) {  // returned as it came: an alias gets the history, the input keeps its own
+  if (is_input) {  // returned unchanged: an alias gets the history, the input retains its own
     auto alias = steal(tensor_alias_as(Py_TYPE(item), t));
     if (!alias) return nullptr;
     alias->flags |= kIsView;
@@ -248,7 +248,7 @@ PyObject* retain_grad(PyObject*, PyObject* object) {
   uint32_t index;
   Node* node = tape_gradient_node(t, &index);
   if (!node && PyErr_Occurred()) return nullptr;
-  if (!node || t->autograd->retains_grad) Py_RETURN_NONE;  // leaves always keep theirs
+  if (!node || t->autograd->retains_grad) Py_RETURN_NONE;  // leaves always store theirs
   NodeExtras* extras = node_extras(node);
   PyObject* reference = extras ? PyWeakref_NewRef(object, nullptr) : nullptr;
   if (!reference) return nullptr;
@@ -257,8 +257,8 @@ PyObject* retain_grad(PyObject*, PyObject* object) {
   Py_RETURN_NONE;
 }
 
-// plain_view(tensor, keep): a view that an operator made, which may be written as any view of its
-// base; keep False: a tensor of its own.
+// plain_view(tensor, keep): a view that an operator returned, which may be written as any view of
+// its base; keep False: a tensor of its own.
 PyObject* plain_view(PyObject*, PyObject* args) {
   PyObject* object;
   int keep;
@@ -317,7 +317,7 @@ PyObject* as_strided_view(PyObject*, PyObject* args) {
   if (!view || !grad_mode.enabled) return object_of(view.release());
   if (!mark_view_as(view.get(), base, ViewCreation::Default)) return nullptr;
   if (tensor_requires_grad(base)) {
-    view->autograd->view_version = view->version() - 1;  // stale: history is made on demand
+    view->autograd->view_version = view->version() - 1;  // stale: history is created on demand
     uint32_t index;
     if (!tape_gradient_node(view.get(), &index)) return nullptr;
   }

@@ -1,4 +1,4 @@
-// Backward of long lists, and the copies of blocks that both directions are made of.
+// Backward of long lists, and the copies of blocks that both directions use.
 #include <algorithm>
 
 #include "call/lists.h"
@@ -8,7 +8,7 @@ namespace fb {
 namespace {
 
 // ---------------------------------------------------------------- copying
-// Dimensions that run on in both places become one; those of size 1 vanish.
+// Dimensions that are contiguous in both memories become one; those of size 1 vanish.
 void merge_dimensions(Block* b) {
   int kept = 0;
   for (int d = 0; d < b->ndim; ++d) {
@@ -135,7 +135,7 @@ bool runs_native() {
   return !grad_mode.enabled && !active_recorder && !(interceptors & ~kAutocast);
 }
 
-// Sizes of source `i`, and the dimension of the whole in which each lies.
+// Sizes of source `i`, and the dimension of the result to which each belongs.
 int source_sizes(const ListGeometry& g, size_t i, int64_t* sizes, int* places) {
   const int rank = g.ranks[i];
   spread(g.rule, g.dim, rank, places);
@@ -147,7 +147,7 @@ int source_sizes(const ListGeometry& g, size_t i, int64_t* sizes, int* places) {
   return rank;
 }
 
-// The gradient of source `i`, a view; leaves get memory of their own, which they then keep.
+// The gradient of source `i`, a view; a leaf's is a copy, which the leaf owns.
 Tensor* part_of_gradient(Tensor* grad, const ListGeometry& g, size_t i, bool own) {
   int64_t sizes[kMaxDims], strides[kMaxDims];
   int places[kMaxDims];

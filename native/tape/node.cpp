@@ -68,9 +68,9 @@ void release(Node* n) {
   delete std::exchange(n->extras, nullptr);
 }
 
-// The collector does not know that a leaf points at its accumulator: between the moment when it
+// The collector does not see that a leaf points at its accumulator: between the moment when it
 // finds the accumulator dead and this call, another graph may have taken it up from a leaf that is
-// alive. So an accumulator stays whole; a cycle through it is broken at its other objects.
+// alive. So an accumulator is never cleared; a cycle through it is broken at its other objects.
 int node_clear(PyObject* self) {
   if (node_of(self)->kind != NodeKind::Accumulate) release(node_of(self));
   return 0;
@@ -176,7 +176,7 @@ PyObject* get_saved(PyObject* self, void*) {
   return build_tuple(n->saved_count, [n](size_t i) { return unpacked_or_none(n, i); });
 }
 
-// Where a node keeps an input or a result of its call; -1: nowhere.
+// The position of an input or a result of its call in a node's saved tensors; -1: not saved.
 Py_ssize_t saved_position(const Node* n, bool input, int32_t index) {
   Py_ssize_t position = 0;
   for (const Source& s : n->instance->plan->backward->arguments) {
@@ -187,7 +187,7 @@ Py_ssize_t saved_position(const Node* n, bool input, int32_t index) {
   return -1;
 }
 
-// A saved value by its place. *position: where it is kept; null: it is a value, returned borrowed.
+// A saved value by its source. *position: where it is saved; null: a value, returned borrowed.
 PyObject* saved_value(const Node* n, PyObject* place, Py_ssize_t* position) {
   const char* kind = PyUnicode_AsUTF8(PyTuple_GET_ITEM(place, 0));
   PyObject* value = PyTuple_GET_ITEM(place, 1);
@@ -280,7 +280,7 @@ PyObject* get_output_count(PyObject* self, void*) {
 }
 PyObject* get_released(PyObject* self, void*) { return PyBool_FromLong(node_of(self)->released); }
 
-// (shape, dtype) per gradient that the node takes; None where it is not known.
+// (shape, dtype) per gradient that the node takes; None where it is unknown.
 PyObject* get_input_metadata(PyObject* self, void*) {
   Node* n = node_of(self);
   return build_tuple(n->output_count, [n](size_t i) {

@@ -2,8 +2,8 @@
 //
 // The tape holds one node per call of a public operator. PyTorch has classes of nodes, and several
 // nodes where an operator is composed of others. A node gets its class when Python first sees it;
-// what stands for the operators inside of it is made by `decompositions/nodes.py`, which is asked
-// once per Plan.
+// `decompositions/nodes.py`, which is called once per Plan, makes the nodes of the operators inside
+// of it.
 #include <map>
 #include <utility>
 
@@ -28,7 +28,7 @@ PyObject* ask(const char* question, const T&... arguments) {
 }
 
 // (class name, edge per input or None, whether each result has a node of its own, the order of
-// edges in which what they lead to is released); borrowed. Null: not known, or an exception.
+// edges in which what they lead to is released); borrowed. Null: unknown, or an exception.
 PyObject* plan_view(Plan* plan) {
   if (plan->view || !plan->call || !plan->backward) return plan->view;
   const auto slots = steal(target_slots(plan));
@@ -84,7 +84,7 @@ PyObject* arranged(PyObject* raw, PyObject* order, PyObject* absent) {
   });
 }
 
-// Nodes that stand for operators inside of one node are made together, once.
+// Nodes of the operators inside of one node are created together, once.
 PyObject* inner_nodes(Node* n) {
   NodeExtras* extras = node_extras(n);
   if (!extras) return nullptr;
@@ -159,7 +159,7 @@ PyObject* node_restored_gradients(Node* n, PyObject* gradients) {
   if (!view || has_inner_nodes(view)) return Py_NewRef(gradients);
   PyObject* order = PyTuple_GET_ITEM(view, 1);
   if (!PyTuple_Check(gradients) || PyTuple_GET_SIZE(gradients) != PyTuple_GET_SIZE(order)) {
-    return Py_NewRef(gradients);  // an error, told where they are read
+    return Py_NewRef(gradients);  // an error, raised where they are read
   }
   std::vector<PyObject*> by_edge(n->edge_count, Py_None);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(order); ++i) {

@@ -116,7 +116,7 @@ Tensor* unpack_hooked(Node* node, const Saved& saved) {
     return nullptr;
   }
   Tensor* data = tensor_of(value.get());
-  // A leaf keeps its accumulator, an interior tensor its node: both are an edge.
+  // A leaf owns its accumulator, an interior tensor its node: both are an edge.
   if (!grad_mode.enabled || !packed.requires_grad || !differentiable(data->dtype)) {
     return tensor_of(value.release());
   }
@@ -366,7 +366,7 @@ bool overwrite_history(Tensor* target, const Instance* instance) {
   return fine && rebase_history(target, node.get(), 0, 0);
 }
 
-// One node serves the whole call, however many tensors it wrote.
+// One node serves the call, however many tensors it wrote.
 bool recorded_already(const Tensor* target, const Plan* plan, const Call& call,
                       PyObject** outputs) {
   if (!plan->mutated.empty()) return call.tensors[plan->mutated[0]] != target;
@@ -389,7 +389,7 @@ bool rebase_base(Tensor* view, Node* inner, uint32_t index, size_t target_edge) 
   copy->extras->view->inner_output = index;
   copy->extras->view->inner_target = target_edge;
   copy->object = Py_NewRef(object_of(inner));
-  // The inner node keeps its edges: what it saved has its history in a second derivative.
+  // The inner node retains its edges: its saved tensors have a history in a second derivative.
   for (size_t i = 0, to = 1; i < inner->edge_count; ++i) {
     if (i == target_edge) continue;
     copy->edge(to++) = {share(inner->edge(i).node).release(), inner->edge(i).index};

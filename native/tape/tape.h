@@ -1,9 +1,9 @@
-// What the files of autograd share: the Node type and the small pieces it is made of.
+// Shared declarations of autograd: the Node type and its parts.
 //
-// A Node is one recorded call. It keeps the Instance (hence the Plan and every integer of the
-// call), the tensors its backward reads, and edges to the nodes that made its inputs. Nothing in it
+// A Node is one recorded call. It owns the Instance (hence the Plan and every integer of the call),
+// the tensors its backward reads, and edges to the nodes of its inputs. Nothing in it
 // points at an output of its own call, so a graph is freed by counting; outputs that backward needs
-// are kept as aliases and get their history back when they are unpacked.
+// are saved as aliases and get their history back when they are unpacked.
 #pragma once
 #include "core.h"
 #include "tensor/tensor_internal.h"
@@ -43,7 +43,7 @@ enum class ViewCreation : uint8_t {
 };
 
 struct Edge {
-  Node* node;      // owned; null: no gradient wanted
+  Node* node;      // owned; null: no gradient required
   uint64_t index;  // which output of `node`
 };
 
@@ -117,7 +117,7 @@ struct RecordPlace {
 };
 // The newest call of the stream, if it is one of this instance.
 RecordPlace record_place(const Instance* instance);
-// Where a node that is made now belongs; record_place tells the call.
+// Where a node that is created now belongs; record_place returns the call.
 RecordPlace record_scope();
 void record_taped(Tensor* t);  // t got a history while recording
 // The next call to be recorded is the backward of `forward`'s: its integers are registers of that.
@@ -130,7 +130,7 @@ struct Node {
   PyObject_HEAD NodeKind kind;
   bool released;       // its saved tensors were freed
   bool wide;           // cells on the heap
-  bool captured : 1;   // made while `compile` recorded: its backward is recorded, too
+  bool captured : 1;   // created while `compile` recorded: its backward is recorded, too
   bool dissolved : 1;  // a region's: see region_dissolve
   bool goes_on : 1;    // takes HeldGradients: results that are sums with what their edges hold
   uint16_t saved_count, scalar_count;
@@ -167,7 +167,7 @@ Node* node_new(NodeKind kind, size_t edges, size_t saved, size_t scalars);
 bool node_reserve(Node* node, size_t edges, size_t saved, size_t scalars);  // only while empty
 NodeExtras* node_extras(Node* node);  // creates on demand; null + MemoryError
 std::string node_name(const Node* node);
-PyObject* node_hooks_dict(PyObject** slot);  // borrowed OrderedDict, made on demand
+PyObject* node_hooks_dict(PyObject** slot);  // borrowed OrderedDict, created on demand
 // Shape and dtype that the gradient of output `index` must have. False: unknown (no exception).
 bool node_output_metadata(const Node* node, uint32_t index, OutputMetadata* out);
 void node_release_saved(Node* node);  // frees saved tensors (and the inner node's)
@@ -180,7 +180,7 @@ PyObject* node_shown_for(Node* node, uint32_t output);  // `grad_fn` of a result
 PyObject* node_inputs(Node* node);                      // `next_functions`
 // Numbers of edges in the order in which PyTorch releases what they lead to; borrowed, or null.
 PyObject* node_release_order(Node* node);
-std::string node_view_name(const Node* node);  // PyTorch's; empty: not known
+std::string node_view_name(const Node* node);  // PyTorch's; empty: unknown
 // Gradients of a node's edges as tuples in the order of `next_functions`, and back.
 PyObject* node_arranged_gradients(Node* node, PyObject* gradients);
 PyObject* node_restored_gradients(Node* node, PyObject* gradients);
@@ -194,7 +194,7 @@ Node* accumulator_of(Tensor* leaf);                       // new reference
 void set_history(Tensor* t, Node* node, uint32_t index);  // takes its own reference
 bool rebase_history(Tensor* target, Node* node, uint32_t index, size_t target_edge);
 // output: 1 + number of the node's result that t is, 0: none. Results that nobody else sees
-// (`hidden`) are kept as they are, others through an alias.
+// (`hidden`) are saved directly, others through an alias.
 bool save_tensor(Node* node, size_t position, Tensor* t, uint16_t output, bool hidden = false);
 Tensor* unpack_saved(Node* node, size_t position);  // new reference; null + exception
 OutputMetadata metadata_of(const Tensor* t);
@@ -207,21 +207,21 @@ extern PyObject* anomaly_recorder;  // called with each new node, or null
 extern PyMethodDef engine_functions[];
 // run_backward that ends at its inputs, GradientEdges, even where one leads to another: their nodes
 // do not run and their hooks are not called, both are the business of an outer run.
-// parts: if given, the summands of each input's gradient in the order of the sum.
+// parts: unless null, the summands of each input's gradient in the order of the sum.
 PyObject* engine_gradients(PyObject* args, std::vector<std::vector<Ref<Tensor>>>* parts);
 // ---------------------------------------------------------------- region.cpp
-// The node of a compiled region stands for the tape of its calls. Derivatives of its gradient add
+// The node of a compiled region replaces the tape of its calls. Derivatives of its gradient add
 // to gradients of values inside of it, so a backward with create_graph, and all that begin later,
-// see the calls' own nodes in its place. `task`: of the backward. False + exception.
+// see the calls' own nodes instead. `task`: of the backward. False + exception.
 bool region_dissolve(Node* node, uint64_t task);
-// What stands in place of a dissolved region's output for this backward; borrowed.
+// The edge that replaces a dissolved region's output in this backward; borrowed.
 Edge region_front(Edge edge, uint64_t task);
 constexpr uint64_t kLatestTask = UINT64_MAX;
 inline Edge front_of(const Edge& edge, uint64_t task = kLatestTask) {
   return edge.node && edge.node->dissolved ? region_front(edge, task) : edge;
 }
-// Its tape as one step: for create_graph where hooks of its own keep the node from dissolving, and
-// for sums that its backward op cannot go on from. results: see call_node.
+// Its tape as one step: for create_graph where hooks of its own prevent the node from dissolving,
+// and for sums that its backward op cannot continue. results: see call_node.
 bool region_apply_tape(Node* node, Tensor** grads, Tensor** results);
 // A public op or helper by name: attribute of Tensor ("clone") or of a module ("module:name").
 PyObject* tensor_method(const char* name);  // borrowed, cached; null + exception

@@ -244,7 +244,7 @@ PyMethodDef functions[] = {
 }  // namespace
 
 PyObject* device_object(Device device) {
-  // The objects for plain "cpu" and "meta" are asked for all the time: keep one of each.
+  // The objects for plain "cpu" and "meta" are used often: one of each is cached.
   static PyObject* plain[kMaxDevices];
   const char* name = runtime_of(device).name;
   if (device.index >= 0) return device_make(name, device.index);

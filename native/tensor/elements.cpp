@@ -257,7 +257,7 @@ bool store_element(void* at, DType dtype, Tensor* t) {
 
 uint16_t float_to_bfloat16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) {  // NaN: keep it quiet, keep its sign
+  if ((bits & 0x7fffffffu) > 0x7f800000u) {  // NaN: stays quiet, with its sign
     return static_cast<uint16_t>((bits >> 16) | 0x40u);
   }
   return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);

@@ -1,4 +1,4 @@
-// Subscripts made of integers, slices, None and Ellipsis, read without Python: `x[0]`, `x[:, 1:3]`.
+// Subscripts of integers, slices, None and Ellipsis, read without Python: `x[0]`, `x[:, 1:3]`.
 //
 // `_core.subscript(view, index, fill, copy, getitem, setitem)` makes the callable behind `x[key]`
 // (two arguments) and `x[key] = value` (three). A basic key becomes a pattern and a tuple of
@@ -36,7 +36,7 @@ struct Reading {
   int items = 0;
   int64_t numbers[3 * kMaxDims];
   int count = 0;
-  int dim = 0;  // dimension of the tensor that the next item stands for
+  int dim = 0;  // dimension of the tensor that the next item indexes
 };
 
 enum class Outcome { Basic, Other, Failed };
@@ -112,7 +112,7 @@ Outcome read_key(const Tensor* t, PyObject* key, Reading* r) {
   return Outcome::Basic;
 }
 
-// The string object of a pattern, borrowed; few patterns occur in a program, all are kept.
+// The string object of a pattern, borrowed; few patterns occur in a program, all are cached.
 PyObject* pattern_object(std::string_view text) {
   static auto& known = *new std::unordered_map<std::string, PyObject*>();
   static auto& last_text = *new std::string();
@@ -220,7 +220,7 @@ PyObject* make_subscript(PyObject*, PyObject* args) {
 }
 
 // `x.unsqueeze_(0)`: x becomes what `x.unsqueeze(0)` is, in memory and in the autograd graph. That
-// counts as a write, except where a new object stands for the other one (a fake tensor).
+// counts as a write, except where a new object replaces the other one (a fake tensor).
 PyObject* tensor_take_over(PyObject*, PyObject* args) {
   PyObject *target_object, *source_object;
   int written = 1;

@@ -1,4 +1,4 @@
-// `Size`: the tuple of ints that `Tensor.shape` returns, plus parsing of sizes given from Python.
+// `Size`: the tuple of ints that `Tensor.shape` returns, plus parsing of sizes from Python.
 #include "core.h"
 #include "tensor/tensor_internal.h"
 

@@ -96,8 +96,8 @@ int tensor_set_dict(PyObject* self, PyObject* value, void*) {
   return status;
 }
 
-// torch.Tensor(...), kept because old code is full of it: what Python's definition makes of it, as
-// an object of this class.
+// torch.Tensor(...), which old code uses often: the result of Python's definition, as an object of
+// this class.
 PyObject* tensor_legacy_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   PyObject* definition = operator_required(Operator::New);
   auto tensor = steal(definition ? PyObject_Call(definition, args, kwargs) : nullptr);
@@ -330,7 +330,7 @@ Tensor* tensor_alias(Tensor* source, DType dtype, int ndim, const int64_t* sizes
                      const int64_t* strides, int64_t offset) {
   storage_incref(source->storage);
   Tensor* alias = tensor_new(source->storage, dtype, source->device, ndim, sizes, strides, offset);
-  // A view made under inference mode is what its base is.
+  // A view created under inference mode is what its base is.
   if (!alias) return nullptr;
   alias->flags = static_cast<uint8_t>((alias->flags & ~kInference) | (source->flags & kInference));
   if (source->flags & kLazy && dtype == source->dtype) alias->flags |= source->flags & kLazy;

@@ -449,8 +449,8 @@ PyObject* make_subclass(PyObject*, PyObject* args, PyObject* kwargs) {
   return object_of(t.release());
 }
 
-// The result shares the data and stays in the graph: the alias op makes the history, whose record
-// then moves to an object of the wanted type.
+// The result shares the data and stays in the graph: the alias op records the history, which then
+// moves to an object of the requested type.
 PyObject* method_as_subclass(PyObject* self, PyObject* cls) {
   if (!subclass_argument("as_subclass", cls)) return nullptr;
   auto* type = reinterpret_cast<PyTypeObject*>(cls);

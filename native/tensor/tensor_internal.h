@@ -39,7 +39,7 @@ extern PyType_Slot operator_slots[];          // number protocol etc. of the Ten
 extern int operator_slot_count;
 bool init_operators(PyObject* module);
 bool is_number(PyObject* object);             // Python, NumPy or registered scalar
-bool is_registered_scalar(PyObject* object);  // a type given to _core.register_scalar_type
+bool is_registered_scalar(PyObject* object);  // a type passed to _core.register_scalar_type
 
 // ---------------------------------------------------------------- tensor.cpp
 PyObject* tensor_alloc(PyTypeObject* type);  // empty shell: storage null
@@ -61,12 +61,12 @@ extern PyMethodDef interop_methods[];  // interop.cpp: numpy, __array__, __dlpac
 
 // ---------------------------------------------------------------- untyped storages
 PyObject* untyped_storage(Storage* storage);  // new reference
-// Whether the storage holds a buffer (of an array, bytes, ...) that nobody else can reach any more.
+// Whether the storage holds a buffer (of an array, bytes, ...) that nobody else can still reach.
 bool buffer_alone(const Storage* storage);
 Storage* untyped_storage_target(PyObject* object);  // borrowed; null + TypeError
 bool storage_is_shared(const Storage* storage);
 bool storage_is_mapping(const Storage* storage);        // shared_memory.cpp
-bool storage_resize(Storage* storage, int64_t nbytes);  // keeps what fits
+bool storage_resize(Storage* storage, int64_t nbytes);  // preserves what fits
 bool init_untyped_storage(PyObject* module);
 bool init_shared_memory(PyObject* module);
 extern PyTypeObject* SizeType;  // size.cpp

@@ -1,5 +1,5 @@
 // `UntypedStorage`: the Python face of a Storage. It exports the buffer protocol, which is how
-// NumPy arrays and memoryviews share a tensor's memory and keep it alive.
+// NumPy arrays and memoryviews share a tensor's memory and own a reference to it.
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 struct StorageObject {
   PyObject_HEAD Storage* storage;  // owned
-  bool lent;                       // somebody asked for a buffer, which keeps this object alive
+  bool lent;                       // a buffer was exported, which owns this object
 };
 PyTypeObject* storage_type;
 Storage* target(PyObject* self) { return reinterpret_cast<StorageObject*>(self)->storage; }
