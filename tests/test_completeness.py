@@ -146,11 +146,11 @@ def operator_decorators(*names):
 def test_host_shells_and_written_schemas_only_fall():
     """Lower a limit when its count falls."""
     decorators = list(operator_decorators("op", "overload"))
-    assert len(decorators) > 500
+    assert len(decorators) > 450
     hosts = [d for d in decorators if any(k.arg == "host" for k in d.keywords)]
-    assert len(hosts) <= 76
-    assert len([d for d in decorators if d.args]) <= 59
-    assert len(HELPERS) <= 51
+    assert len(hosts) <= 75
+    assert len([d for d in decorators if d.args]) <= 57
+    assert len(HELPERS) <= 36
     # What PyTorch has above its operators: in Python (`torch.functional`, `nn.functional` ...) or
     # in its bindings (`torch.tensor`, subscripts).
     assert len(list(operator_decorators("function"))) <= 47

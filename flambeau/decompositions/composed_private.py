@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 from flambeau import _core
@@ -18,23 +19,12 @@ def _numpy_t(self: Tensor) -> Tensor:
 
 
 # ------------------------------------------------------------------------------ norms
-@composes("private._batch_norm_train private._batch_norm_inner")
-def _batch_norm_train(input: Tensor, weight: Any, bias: Any, eps: float) -> Any:  # noqa: A002
-    return aten.native_batch_norm(input, weight, bias, None, None, True, 0.1, eps)
-
-
-@composes("private._batch_norm_eval")
-def _batch_norm_eval(
-    input: Tensor,  # noqa: A002
-    running_mean: Tensor,
-    running_var: Tensor,
-    weight: Any,
-    bias: Any,
-    eps: float,
-) -> Any:
-    return aten.native_batch_norm(input, weight, bias, running_mean, running_var, False, 0.1, eps)[
-        0
-    ]
+@composes("private._batch_norm")
+def _batch_norm_step(training: bool, eps: float, inverse: bool, **tensors: Tensor) -> Any:
+    running = [None if training else tensors[name] for name in ("running_mean", "running_var")]
+    operands = (tensors["input"], tensors["weight"], tensors["bias"], *running)
+    results = aten.native_batch_norm(*operands, training, 0.1, eps)
+    return results if training else results[0]
 
 
 @composes("batch_norm")
@@ -95,20 +85,16 @@ def _alone(x: Tensor, count: int) -> bool:
     return int(x.ndim) == count + 1
 
 
-@composes("private.window_maxima")
-def _window_maxima(**arguments: Any) -> Tensor:
-    return _max_pool(**arguments)[0]
-
-
-@composes("private._max_pool_with_indices")
 def _max_pool(
-    input: Tensor,  # noqa: A002
+    pair: bool,
     count: int,
+    input: Tensor,  # noqa: A002
     kernel_size: Any,
     stride: Any,
     padding: Any,
     dilation: Any,
     ceil_mode: bool,
+    return_indices: bool,
 ) -> Any:
     def every(value: Any) -> list[int]:
         values = [value] if isinstance(value, int) else list(value)
@@ -119,10 +105,18 @@ def _max_pool(
     if count == 1:
         flat = [[1, *windows[0]], [1, *windows[1]], [0, *windows[2]], [1, *windows[3]]]
         tall = aten.unsqueeze(input, -2)
-        values, places = aten.max_pool2d_with_indices(tall, *flat, ceil_mode)
-        return aten.squeeze(values, -2), aten.squeeze(places, -2)
-    pool = aten.max_pool2d_with_indices if count == 2 else aten.max_pool3d_with_indices
-    return pool(input, *windows, ceil_mode)
+        results = aten.max_pool2d_with_indices(tall, *flat, ceil_mode)
+        results = tuple(aten.squeeze(x, -2) for x in results)
+    else:
+        pool = aten.max_pool2d_with_indices if count == 2 else aten.max_pool3d_with_indices
+        results = pool(input, *windows, ceil_mode)
+    return results if pair or return_indices else results[0]
+
+
+for _count in (1, 2, 3):
+    _pool, _home = f"max_pool{_count}d", "nn.functional." * (_count > 1)
+    composes(_pool)(partial(_max_pool, False, _count))
+    composes(f"{_home}{_pool}_with_indices")(partial(_max_pool, True, _count))
 
 
 @composes("avg_pool1d")
@@ -145,8 +139,7 @@ def _avg_pool1d(
     return aten.squeeze(pooled, -2)
 
 
-@composes("private._adaptive_avg_pool")
-def _adaptive_avg_pool(input: Tensor, output_size: Any, count: int) -> Tensor:  # noqa: A002
+def _adaptive_avg_pool(count: int, input: Tensor, output_size: Any) -> Tensor:  # noqa: A002
     sizes = [output_size] * count if isinstance(output_size, int) else list(output_size)
     shape = input.shape[-count:]
     sizes = [old if new is None else new for new, old in zip(sizes, shape, strict=True)]
@@ -158,6 +151,11 @@ def _adaptive_avg_pool(input: Tensor, output_size: Any, count: int) -> Tensor:  
     if sizes == [1, 1]:
         return aten.mean(input, [-1, -2], True)
     return aten._adaptive_avg_pool2d(input, sizes)
+
+
+composes("adaptive_avg_pool1d")(partial(_adaptive_avg_pool, 1))
+for _count in (2, 3):
+    composes(f"nn.functional.adaptive_avg_pool{_count}d")(partial(_adaptive_avg_pool, _count))
 
 
 # ------------------------------------------------------------------------------ dropout
@@ -172,27 +170,28 @@ def _dropout(
     input: Tensor,  # noqa: A002
     p: float,
     generator: Any,
+    masked: bool = False,
     channels: bool = False,
     multiply: Any = aten.mul,
 ) -> Tensor:
-    if p in (0, 1):
+    if masked or p in (0, 1):
         return NotImplemented
     return multiply(input, aten.div_.Scalar(_kept(input, p, generator, channels), 1 - p))
 
 
 @composes("private._feature_dropout")
 def _feature_dropout(input: Tensor, p: float, generator: Any) -> Tensor:  # noqa: A002
-    return _dropout(input, p, generator, True)
+    return _dropout(input, p, generator, channels=True)
 
 
 @composes("_dropout_")
-def _dropout_(input: Tensor, p: float, generator: Any) -> Tensor:  # noqa: A002
-    return _dropout(input, p, generator, False, aten.mul_)
+def _dropout_(input: Tensor, p: float, generator: Any, masked: bool) -> Tensor:  # noqa: A002
+    return _dropout(input, p, generator, masked, False, aten.mul_)
 
 
 @composes("_feature_dropout_")
 def _feature_dropout_(input: Tensor, p: float, generator: Any) -> Tensor:  # noqa: A002
-    return _dropout(input, p, generator, True, aten.mul_)
+    return _dropout(input, p, generator, False, True, aten.mul_)
 
 
 @composes("private._alpha_dropout")

@@ -89,7 +89,6 @@ _LAST = {
     "MulBackward1": "trapezoid trapz",
     "CumsumBackward0": "cumulative_trapezoid",
     "PowBackward0": "lp_pool1d lp_pool2d lp_pool3d",
-    "AdaptiveMaxPool{count}DBackward0": "_adaptive_max_pool _adaptive_max_pool_with_indices",
     "MulBackward0": "feature_dropout _feature_dropout",
     "MeanBackward0": (
         "gaussian_nll_loss hinge_embedding_loss poisson_nll_loss multilabel_soft_margin_loss "

@@ -84,7 +84,7 @@ def specify_call(overload: Overload, variant: str, call: Call) -> Specification:
         specification = _specify(
             graph,
             trace,
-            overload.schema.returns_kind,
+            overload.returns(graph.visible),
             call,
             device or first_device(call),
             options.differentiable,

@@ -88,8 +88,7 @@ class Options:
             position alone (random ones on none). None: where the layout follows the operands'.
         zero_preserving: whether a zero of the first operand becomes a zero, whatever the others.
         linear: whether f(a + b) is f(a) + f(b), up to rounding; zeros are preserved, too.
-        composite: whether the body calls operators alone. It is traced as one program; a dispatch
-            mode, and `grad_fn`, see the operators that it calls.
+        composite: whether the body calls operators alone; modes and `grad_fn` see these.
         strict_index: whether negative indices are out of range.
         index_error: raised for an index out of range.
         overlap: what operands of an in-place call (or one with `out=`) may share with its target;
@@ -170,11 +169,6 @@ class Options:
         """Whether zeros of the first operand become zeros."""
         return self.zero_preserving or self.linear
 
-    @property
-    def stated(self) -> dict[str, Any]:
-        """Returns the fields that differ from the class's defaults."""
-        return self.__dict__
-
 
 OPTION_NAMES = frozenset(Options.__annotations__)
 # What `overlap` may be: "partial" refuses operands that share a part of the target's memory, "any"
@@ -249,6 +243,11 @@ class Overload:
             self._schema = parse_schema(self.text, self._runtime)
         return self._schema
 
+    def returns(self, count: int) -> str:
+        """How a call gives `count` results; an argument may choose several where one is stated."""
+        kind = self.schema.returns_kind
+        return "tuple" if kind == "single" and count > 1 else kind
+
 
 class OpDefinition:
     """A public operator: its overloads, its documentation and (once installed) its native callable.
@@ -277,7 +276,7 @@ class OpDefinition:
         """Adds a further signature; options not given are those of the first one."""
 
         def decorate(body: Body) -> OpDefinition:
-            stated = Options(self.options.stated | _split_names(options))
+            stated = Options(vars(self.options) | _split_names(options))
             self.overloads.append(Overload(self.name, schema, body, stated, runtime, results))
             return self
 
@@ -301,7 +300,7 @@ class OpDefinition:
                 return overload.run(bound)
             results = evaluate(overload, bound)
             values = [r.node if isinstance(r, (View, Dense)) else r for r in results]
-            return values[0] if overload.schema.returns_kind == "single" else tuple(values)
+            return values[0] if overload.returns(len(values)) == "single" else tuple(values)
         raise mismatch or failure(TypeError, self.name, "has no signature", "define one with @op")
 
 
@@ -408,8 +407,9 @@ def bind_arguments(schema: Schema, args: Sequence[Any], kwargs: dict[str, Any]) 
     values: dict[str, Any] = dict(zip((a.name for a in positional), args, strict=False))
     for name, value in kwargs.items():
         if name in values or all(a.name != name for a in arguments):
-            problem = f"unexpected argument {name!r}"
-            raise failure(TypeError, schema.name, problem, "see its signature")
+            raise failure(
+                TypeError, schema.name, f"unexpected argument {name!r}", "see its signature"
+            )
         values[name] = value
     return [_checked(schema.name, a, values.get(a.name, a.default)) for a in arguments]
 

@@ -138,6 +138,7 @@ _ANNOTATED = {
     "Generator": "generator",
     "MemoryFormat": "memory_format",
     "Tensor | Scalar": "TensorOrScalar",
+    "Tensor | tuple[Tensor, ...]": "Tensor",  # an argument decides
 }
 
 

@@ -51,7 +51,7 @@ class Entry:
 # Operators that draw random numbers without an argument for the generator.
 DRAWING = frozenset(
     "nn.functional.dropout private._dropout private._feature_dropout private._alpha_dropout "
-    "native_dropout private._native_dropout "
+    "native_dropout "
     "nn.functional.dropout1d nn.functional.dropout2d nn.functional.dropout3d alpha_dropout "
     "dropout dropout_ feature_dropout feature_dropout_ alpha_dropout_ feature_alpha_dropout_ "
     "feature_alpha_dropout rand_like randn_like randint_like _standard_gamma "

@@ -25,7 +25,7 @@ OTHER_GRADIENT = {
         "PyTorch's: with respect to what log_softmax was applied to",
     ),
     **dict.fromkeys(
-        ("private._batch_norm_train", "private._batch_norm_inner", "native_layer_norm"),
+        ("private._batch_norm", "native_layer_norm"),
         "the statistics are results without gradients",
     ),
 }

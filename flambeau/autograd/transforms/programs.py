@@ -139,7 +139,7 @@ class Program:
         source = self.source
         if source.overload is None:
             return tuple(values)
-        kind = source.overload.schema.returns_kind
+        kind = source.overload.returns(len(values))
         if kind == "single":
             return values[0]
         if kind == "nothing":

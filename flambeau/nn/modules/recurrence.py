@@ -110,10 +110,10 @@ def _saving_step(mode: str, gates: Any, of_state: StateWeight, state: State) -> 
     """The state after a step, and what its backward needs beside the states."""
     product, bias = of_state.gates(state[0])
     if mode == "LSTM":
-        hidden, memory, saved = _native("_lstm_step_saving")(gates, product, state[1], bias)
+        hidden, memory, saved = _native("_lstm_step")(gates, product, state[1], bias, True)
         return (hidden, memory), (saved,)
     if mode == "GRU":
-        hidden, saved = _native("_gru_step_saving")(gates, product, state[0], bias)
+        hidden, saved = _native("_gru_step")(gates, product, state[0], bias, True)
         return (hidden,), (saved,)
     return (_native("_rnn_step")(gates, product, mode == "RNN_RELU", bias),), ()
 

@@ -15,8 +15,7 @@ from flambeau.language.definition import op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
 from flambeau.language.schema import Scalar, SymInt, Tensor
 from flambeau.ops.neural.normalization import (
-    batch_norm_eval,
-    batch_normalised,
+    batch_norm_step,
     check_parameters,
     check_statistics,
     group_normalised,
@@ -125,20 +124,6 @@ def native_group_norm(
     return prims.cast(value, input.dtype), mean, inverse
 
 
-@op(
-    name="_batch_norm_inner",
-    where="private",
-    saves_result=False,
-    runtime="eps",
-    samples=lambda: [sample(T(2, 3, 4), T(3), T(3), 1e-3)],
-)
-def batch_norm_inner(
-    input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: Scalar
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Batch norm in training with mean, unbiased variance and 1 / sqrt(var + eps) per channel."""
-    return batch_normalised(input, weight, bias, eps)
-
-
 _BATCH = "Tensor input, Tensor? weight, Tensor? bias, "
 _RUNNING = "Tensor? running_mean, Tensor? running_var, "
 _UPDATED = "Tensor?! running_mean, Tensor?! running_var, "
@@ -187,12 +172,13 @@ def native_batch_norm(
     check_statistics(input, running_mean, running_var, training)
     parameters = [p for p in (weight, bias, running_mean, running_var) if p is not None]
     dtype = parameters[0].dtype if parameters else input.dtype
+    running = (running_mean, running_var)
+    results = batch_norm_step.native(input, *running, weight, bias, training, eps, training)
     if training:
-        value, mean, variance, inverse = batch_norm_inner.native(input, weight, bias, eps)
-        track_statistics(mean, variance, (running_mean, running_var), momentum)
+        value, mean, variance, inverse = results
+        track_statistics(mean, variance, running, momentum)
         return value, mean.detach().to(dtype), inverse.detach().to(dtype)
-    value = batch_norm_eval.native(input, running_mean, running_var, weight, bias, eps)
-    return value, input.new_empty(0, dtype=dtype), input.new_empty(0, dtype=dtype)
+    return results, input.new_empty(0, dtype=dtype), input.new_empty(0, dtype=dtype)
 
 
 @op(

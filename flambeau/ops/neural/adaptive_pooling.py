@@ -14,7 +14,6 @@ from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.language.definition import Dense, op
 from flambeau.language.samples import Sample, T, sample
-from flambeau.language.schema import Tensor
 from flambeau.ops.common import shown, static_size, window_counts
 from flambeau.ops.neural.pooling import (
     Places,
@@ -122,42 +121,6 @@ def _image(value: Node, count: int) -> Node | Dense:
     return Dense(value, range(value.ndim)) if count == 3 else value
 
 
-@op(
-    name="_adaptive_max_pool",
-    kind="image",
-    where="private",
-    samples=lambda: [sample(T(2, 3, 8, 6), (3, 4), 2)],
-)
-def adaptive_max_pool(input: Tensor, output_size: Any, count: int) -> Tensor:
-    """Maxima of adaptive windows."""
-    return _image(_adaptive_max(f"adaptive_max_pool{count}d", input, count, output_size)[0], count)
-
-
-@op(
-    name="_adaptive_max_pool_with_indices",
-    kind="image",
-    where="private",
-    samples=lambda: [sample(T(2, 3, 8, 6), (3, 4), 2)],
-)
-def adaptive_max_pool_with_indices(
-    input: Tensor, output_size: Any, count: int
-) -> tuple[Tensor, Tensor]:
-    """Maxima of adaptive windows and their positions."""
-    values, places = _adaptive_max(f"adaptive_max_pool{count}d", input, count, output_size)
-    return _image(values, count), _image(places, count)
-
-
-@op(
-    name="_adaptive_avg_pool",
-    kind="image",
-    where="private",
-    samples=lambda: [sample(T(2, 3, 8, 6), (3, 4), 2)],
-)
-def adaptive_avg_pool(input: Tensor, output_size: Any, count: int) -> Tensor:
-    """Means of adaptive windows."""
-    return _image(adaptive_average(f"adaptive_avg_pool{count}d", input, count, output_size), count)
-
-
 def _adaptive_samples(count: int) -> Any:
     def make() -> Iterator[Sample]:
         space = (8, 6, 9)[:count]
@@ -173,12 +136,14 @@ def _adaptive_samples(count: int) -> Any:
 def _define_adaptive(count: int) -> None:
     average_name, max_name = f"adaptive_avg_pool{count}d", f"adaptive_max_pool{count}d"
 
-    def mean(input: Any, output_size: Any) -> Any:
-        return adaptive_avg_pool(input, window_counts(input, output_size), count)
+    def mean(input: Node, output_size: Any) -> Any:
+        sizes = window_counts(input, output_size)
+        return _image(adaptive_average(average_name, input, count, sizes), count)
 
-    def maximum(input: Any, output_size: Any, return_indices: bool = False) -> Any:
-        chosen = adaptive_max_pool_with_indices if return_indices else adaptive_max_pool
-        return chosen(input, window_counts(input, output_size), count)
+    def maximum(input: Node, output_size: Any, return_indices: bool) -> Any:
+        results = _adaptive_max(max_name, input, count, window_counts(input, output_size))
+        laid_out = [_image(x, count) for x in results]
+        return tuple(laid_out) if return_indices else laid_out[0]
 
     mean.__name__, maximum.__name__ = average_name, max_name
     example, halved = window_example(count)
@@ -200,20 +165,9 @@ def _define_adaptive(count: int) -> None:
     signature = "(Tensor input, object output_size"
     samples = _adaptive_samples(count)
     rule = "float32" if count == 3 else ""
-    op(
-        f"{average_name}{signature}) -> Tensor",
-        where=homes,
-        host=True,
-        autocast=rule,
-        samples=samples,
-    )(mean)
-    op(
-        f"{max_name}{signature}, bool return_indices=False) -> Tensor",
-        where=homes,
-        host=True,
-        autocast=rule,
-        samples=samples,
-    )(maximum)
+    options = {"kind": "image", "where": homes, "autocast": rule, "samples": samples}
+    op(f"{average_name}{signature}) -> Tensor", **options)(mean)
+    op(f"{max_name}{signature}, bool return_indices=False) -> Tensor", **options)(maximum)
 
 
 for _count in (1, 2, 3):

@@ -55,9 +55,10 @@ def _joined(*terms: Node) -> Node:
 )
 def ctc_states(
     log_probs: Tensor, targets: Tensor, target_lengths: Tensor, blank: int
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Log probability of each state's label (T, N, 2S + 1), the labels, and whether a state may be
-    reached from the one before the last, (N, 2S + 1): a label other than the previous one.
+    reached from the one before the last, (N, 2S + 1): a label other than the previous one; alpha
+    at time 0, and beta at the end.
     """
     batch, count = targets.shape
     places = prims.iota(targets.shape, 1, "i64")
@@ -72,7 +73,14 @@ def ctc_states(
     may_skip = prims.ne(states, before) & prims.ne(states, prims.full_like(blank, states))
     shape = (*log_probs.shape[:2], states.shape[1])
     emission = prims.gather(log_probs, prims.broadcast(states, shape, (1, 2)), 2)
-    return emission, states, may_skip
+    first = prims.squeeze(prims.slice(emission, 0, 0, 1), 0)
+    place = prims.iota(first.shape, 1, "i64")
+    last = _columns(target_lengths, first) * 2
+    low = prims.full_like(-math.inf, first)
+    begins = (place < 2) & prims.le(place, last)
+    ends = prims.le(place, last) & (place + 1 >= last)
+    ends = prims.where(ends, prims.full_like(0, low), low)
+    return emission, states, may_skip, prims.where(begins, first, low), ends
 
 
 def _columns(x: Node, like: Node) -> Node:
@@ -132,22 +140,6 @@ def ctc_backward(
     scores = _joined(after, shift(after, 1, -1, -math.inf), skipped)
     goes_on = _columns(input_lengths, scores) > _time(t, scores) + 1
     return prims.where(goes_on, scores, ends) + emission
-
-
-@op(
-    name="_ctc_ends",
-    where="private",
-    differentiable=False,
-    samples=lambda: [sample(T(2, 5), T(2, values=[2, 1], dtype="i64"))],
-)
-def ctc_ends(emission: Tensor, target_lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """alpha at time 0 from the states' log probabilities at it, and beta at the end."""
-    place = prims.iota(emission.shape, 1, "i64")
-    last = _columns(target_lengths, emission) * 2
-    low = prims.full_like(-math.inf, emission)
-    begins = (place < 2) & prims.le(place, last)
-    ends = prims.le(place, last) & (place + 1 >= last)
-    return prims.where(begins, emission, low), prims.where(ends, prims.full_like(0, low), low)
 
 
 @op(
@@ -297,9 +289,8 @@ def _recurrences(
     log_probs: Any, targets: Any, inputs: Any, lengths: Any, blank: int, both: bool
 ) -> tuple[Any, Any, Any]:
     """States, alpha and, if asked for, beta, of (T, N, 2S + 1)."""
-    emission, states, may_skip = ctc_states.native(log_probs, targets, lengths, blank)
+    emission, states, may_skip, first, end = ctc_states.native(log_probs, targets, lengths, blank)
     steps = emission.shape[0]
-    first, end = ctc_ends.native(emission[0], lengths)
     forward = [first]
     for t in range(1, steps):
         forward.append(ctc_forward.native(forward[-1], emission[t], may_skip, inputs, t))

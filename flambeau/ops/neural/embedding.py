@@ -144,34 +144,23 @@ def keep_mask(x: Node, p: Any, generator: int) -> Node:
     layout="follow",
     inplace=True,
     runtime="p",
-    samples=lambda: [sample(T(3, 4), 0.5), sample(T(3, 4, layout="transposed"), 0.5)],
+    samples=lambda: [
+        sample(T(3, 4), 0.5),
+        sample(T(3, 4, layout="transposed"), 0.5),
+        sample(T(3, 4), 0.5, masked=True),
+    ],
 )
-def random_dropout(input: Tensor, p: Scalar, generator: Generator | None = None) -> Tensor:
+def random_dropout(
+    input: Tensor, p: Scalar, generator: Generator | None = None, masked: bool = False
+) -> Tensor | tuple[Tensor, ...]:
     """Each element zeroed with probability p, the others divided by 1 - p (0 < p < 1).
 
-    The draws follow the memory of `input`, as PyTorch's do.
+    The draws follow the memory of `input`, as PyTorch's do. Masked: and which elements are kept.
     """
     share = kept_share(p)
     drawn = drawn_like(input, "bernoulli", share, generator=generator, dense=True)
-    return input * (drawn / prims.constant(share, drawn))
-
-
-@op(
-    name="_native_dropout",
-    where="private",
-    promote="keep",
-    layout="follow",
-    runtime="p",
-    samples=lambda: [sample(T(3, 4), 0.5)],
-)
-def masked_dropout(
-    input: Tensor, p: Scalar, generator: Generator | None = None
-) -> tuple[Tensor, Tensor]:
-    """As `_dropout`, and which elements are kept."""
-    share = kept_share(p)
-    drawn = drawn_like(input, "bernoulli", share, generator=generator, dense=True)
-    scaled = drawn / prims.constant(share, drawn)
-    return input * scaled, prims.ne(drawn, prims.zeros_like(drawn))
+    result = input * (drawn / prims.constant(share, drawn))
+    return (result, prims.ne(drawn, prims.zeros_like(drawn))) if masked else result
 
 
 def _mask_errors() -> Iterator[ErrorSample]:
@@ -204,8 +193,8 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
         problem = f"result type Float can't be cast to the desired output type {input.dtype}"
         raise failure(RuntimeError, "native_dropout", problem, "convert to a floating dtype first")
     if p < 1.0:
-        return masked_dropout.native(input, p)
-    masked_dropout.native(input, 0.0)  # for its draws: nothing is left of the elements
+        return random_dropout.native(input, p, None, True)
+    random_dropout.native(input, 0.0)  # for its draws: nothing is left of the elements
     return input * 0.0, input.new_zeros(input.shape, dtype=object_of("bool"))
 
 

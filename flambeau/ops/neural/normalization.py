@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flambeau import prims
-from flambeau.ir.dtypes import TITLES
+from flambeau.ir.dtypes import COMPUTE, TITLES
 from flambeau.ir.environment import less
 from flambeau.ir.failure import failure
 from flambeau.ir.lock import importing
@@ -375,31 +375,54 @@ def _batch_dims(x: Node) -> tuple[int, ...]:
     return (0, *range(2, x.ndim))
 
 
+def _norm_samples() -> Any:
+    running = (T(3, grad=False), T(3, low=0.5, grad=False))
+    yield sample(T(5, 3), T(3), T(3, low=0.5), T(3), T(3), False, 1e-5)
+    yield sample(T(5, 3), *running, T(3), T(3), True, 1e-5)
+    yield sample(T(2, 3, 4), None, None, None, None, True, 1e-3, True)
+
+
 @op(
-    name="_batch_norm_train",
+    name="_batch_norm",
     where="private",
     layout="first image",
     saves_result=False,
     runtime="eps",
-    samples=lambda: [sample(T(5, 3), T(3), T(3), 1e-5), sample(T(2, 3, 4), None, None, 1e-3)],
+    samples=_norm_samples,
 )
-def batch_norm_train(
-    input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: Scalar
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Batch norm with the batch's statistics: result, mean, unbiased variance per channel."""
-    return batch_normalised(input, weight, bias, eps)[:3]
+def batch_norm_step(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    training: bool,
+    eps: Scalar,
+    inverse: bool = False,
+) -> Tensor | tuple[Tensor, ...]:
+    """Batch norm with given statistics; or, training, with the batch's mean and unbiased variance.
 
-
-def batch_normalised(
-    input: Node, weight: Node | None, bias: Node | None, eps: Any
-) -> tuple[Node, Node, Node, Node]:
-    """Result, mean, unbiased variance and 1 / sqrt(var + eps) per channel."""
-    check_parameters("batch_norm", input, weight, bias)
-    x = prims.cast(input, "f32") if input.dtype in ("f16", "bf16") else input
+    Training gives these, too, and 1 / sqrt(var + eps) where `inverse` asks for it.
+    """
+    running = () if training else (running_mean, running_var)
+    check_parameters("batch_norm", input, weight, bias, *running)
+    x = prims.cast(input, COMPUTE.get(input.dtype, input.dtype))
     weight, bias = (None if p is None else prims.cast(p, x.dtype) for p in (weight, bias))
+    statistics: tuple[Node, ...] = ()
+    if training:
+        value, *statistics = _batch_normalised(x, eps)
+    else:
+        mean, variance = (_per_channel(prims.cast(p, x.dtype), x.ndim) for p in running)
+        value = (x - mean) * prims.rsqrt(variance + prims.constant(eps, variance))
+    out = _affine(value, _per_channel(weight, x.ndim), _per_channel(bias, x.ndim))
+    out = prims.cast(out, input.dtype)
+    return (out, *statistics[: 2 + inverse]) if training else out
+
+
+def _batch_normalised(x: Node, eps: Any) -> tuple[Node, Node, Node, Node]:
+    """Values without a scale; mean, unbiased variance and 1 / sqrt(var + eps) per channel."""
     dims = _batch_dims(x)
     value, mean, inverse = standardised(x, dims, eps, once=True)
-    out = _affine(value, _per_channel(weight, x.ndim), _per_channel(bias, x.ndim))
     centred = x - mean
     total = prims.reduce_dims("sum", centred * centred, dims, False)
     count = prims.constant(prod([x.shape[d] for d in dims]), total)
@@ -407,33 +430,7 @@ def batch_normalised(
     flat_mean, flat_inverse = (
         prims.stop_gradient(prims.reshape(y, (x.shape[1],))) for y in (mean, inverse)
     )
-    return prims.cast(out, input.dtype), flat_mean, variance, flat_inverse
-
-
-@op(
-    name="_batch_norm_eval",
-    where="private",
-    promote="keep",
-    layout="first image",
-    saves_result=False,
-    runtime="eps",
-    samples=lambda: [sample(T(5, 3), T(3), T(3, low=0.5), T(3), T(3), 1e-5)],
-)
-def batch_norm_eval(
-    input: Tensor,
-    running_mean: Tensor,
-    running_var: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    eps: Scalar,
-) -> Tensor:
-    """Batch norm with given statistics."""
-    check_parameters("batch_norm", input, weight, bias, running_mean, running_var)
-    mean, variance = (_per_channel(p, input.ndim) for p in (running_mean, running_var))
-    assert mean is not None and variance is not None
-    inverse = prims.rsqrt(variance + prims.constant(eps, variance))
-    value = (input - mean) * inverse
-    return _affine(value, _per_channel(weight, input.ndim), _per_channel(bias, input.ndim))
+    return value, flat_mean, variance, flat_inverse
 
 
 def check_statistics(input: Any, running_mean: Any, running_var: Any, training: bool) -> None:
@@ -530,12 +527,12 @@ def batch_normed(
     """`batch_norm` of checked arguments."""
     if input.numel() == 0:
         return _affine(input.clone(), *(p if p is None else p[:1] for p in (weight, bias)))
+    running = (running_mean, running_var)
+    results = batch_norm_step.native(input, *running, weight, bias, training, eps)
     if not training:
-        return batch_norm_eval.native(input, running_mean, running_var, weight, bias, eps)
-    out, mean, variance = batch_norm_train.native(input, weight, bias, eps)
-    if running_mean is not None or running_var is not None:
-        track_statistics(mean, variance, (running_mean, running_var), momentum)
-    return out
+        return results
+    track_statistics(*results[1:], running, momentum)
+    return results[0]
 
 
 @op(

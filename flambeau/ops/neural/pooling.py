@@ -291,51 +291,6 @@ def window_maxima(
 _MAX = f"{_WINDOW}, int[] dilation=1, bool ceil_mode=False"
 
 
-def _private_samples() -> Iterator[Sample]:
-    yield sample(T(2, 3, 9), 1, 3, 2, 1, 1, False)
-    yield sample(T(2, 3, 9, 8), 2, (3, 2), 2, 1, 1, True)
-
-
-@op(
-    f"window_maxima(Tensor input, int count, {_MAX}) -> Tensor",
-    kind="image",
-    where="private",
-    samples=_private_samples,
-)
-def max_pool(
-    input: Node,
-    count: int,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: bool,
-) -> Node:
-    """Maximum of each window over the last `count` dimensions."""
-    numbers_ = (kernel_size, stride, padding, dilation)
-    return window_maxima(f"max_pool{count}d", input, count, *numbers_, ceil_mode)[0]
-
-
-@op(
-    f"_max_pool_with_indices(Tensor input, int count, {_MAX}) -> (Tensor, Tensor)",
-    kind="image",
-    where="private",
-    samples=_private_samples,
-)
-def max_pool_with_indices(
-    input: Node,
-    count: int,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: bool,
-) -> tuple[Node, Node]:
-    """Maximum of each window and its flat position in the spatial dimensions."""
-    numbers_ = (kernel_size, stride, padding, dilation)
-    return window_maxima(f"max_pool{count}d", input, count, *numbers_, ceil_mode)
-
-
 def _max_samples(count: int) -> Any:
     def make() -> Iterator[Sample]:
         space = (9, 8, 7)[:count]
@@ -386,49 +341,28 @@ def _plain_maximum(*args: Any, return_indices: bool = False, **options: Any) -> 
 def _define_max(count: int) -> None:
     name = f"max_pool{count}d"
 
-    def body(
-        input: Any,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
-        ceil_mode: bool = False,
-        return_indices: bool = False,
-    ) -> Any:
-        definition = max_pool_with_indices if return_indices else max_pool
-        return definition(input, count, kernel_size, stride, padding, dilation, ceil_mode)
+    def pair(input: Node, *windows: Any) -> tuple[Node, Node]:
+        return window_maxima(name, input, count, *windows[:5])
 
-    body.__name__ = name
+    def body(input: Node, *windows: Any) -> Any:
+        results = pair(input, *windows)
+        return results if windows[5] else results[0]
+
+    body.__name__, pair.__name__ = name, f"{name}_with_indices"
     example, halved = window_example(count)
     body.__doc__ = _MAX_TEXT.format(count=count, example=example, halved=halved)
-    for extra in ("", "_with_indices"):
-        # The second name is how PyTorch spells the pair of results.
-        chosen = body if not extra else _always_pair(body, name + extra)
-        op(
-            f"{name}{extra}(Tensor input, {_MAX}, bool return_indices=False) -> Tensor",
-            where=_F if extra and count > 1 else f"torch {_F}",
-            host=True,
-            autocast=by_arguments(_plain_maximum) if count == 3 and not extra else "",
-            samples=_max_samples(count),
-            errors=None if extra else _max_errors(count),
-        )(chosen)
-
-
-def _always_pair(body: Any, name: str) -> Any:
-    def pair(input: Any, *args: Any, return_indices: bool = True, **options: Any) -> Any:
-        return body(input, *args[:5], return_indices=True, **options)
-
-    pair.__name__ = name
-    plain = name.removesuffix("_with_indices")
-    count = int(plain[-2])
-    pair.__doc__ = f"""`{plain}` with the positions of the maxima, as its `return_indices=True`.
+    pair.__doc__ = f"""`{name}` with the positions of the maxima, as its `return_indices=True`.
 
     Example:
-        >>> values, places = nn.functional.{name}(torch.ones(1, {", ".join("4" * (count + 1))}), 2)
-        >>> places.dtype
-        torch.int64
+        >>> nn.functional.{name}_with_indices(torch.ones({example}), 2)[1].shape
+        torch.Size([{halved}])
     """
-    return pair
+    cast = by_arguments(_plain_maximum) if count == 3 else ""
+    options = {"kind": "image", "samples": _max_samples(count), "errors": _max_errors(count)}
+    arguments = f"(Tensor input, {_MAX}, bool return_indices="
+    op(f"{name}{arguments}False) -> Tensor", where=f"torch {_F}", autocast=cast, **options)(body)
+    home = _F if count > 1 else f"torch {_F}"  # as PyTorch spells the pair of results
+    op(f"{name}_with_indices{arguments}True) -> (Tensor, Tensor)", where=home, **options)(pair)
 
 
 for _count in (1, 2, 3):

@@ -1,6 +1,6 @@
 """One step of a recurrent layer after its matrix products: what LSTM and GRU do with the gates.
 
-Each is one kernel; the second form also gives what the layer's own backward pass needs
+Each is one kernel; with `saving` it also gives what the layer's own backward pass needs
 (`nn/modules/recurrence.py`), the `_backward` form is that pass's step. Sources: Hochreiter and
 Schmidhuber 1997, Cho et al. 2014.
 """
@@ -53,6 +53,7 @@ def _gates_of_state(
 def _lstm_samples() -> Iterator[Sample]:
     yield sample(T(3, 8), T(3, 8), T(3, 2))
     yield sample(T(3, 8), T(4, 3, 2), T(3, 2), T(8))
+    yield sample(T(3, 8), T(3, 8), T(3, 2), saving=True)
 
 
 def _lstm(
@@ -69,19 +70,18 @@ def _lstm(
 
 @op(name="_lstm_step", where="private", promote="keep", samples=_lstm_samples)
 def lstm_step(
-    from_input: Tensor, from_state: Tensor, memory: Tensor, bias: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """Hidden state and memory from both products' gates: input, forget, cell, output."""
-    return _lstm(from_input, from_state, memory, bias)[:2]
+    from_input: Tensor,
+    from_state: Tensor,
+    memory: Tensor,
+    bias: Tensor | None = None,
+    saving: bool = False,
+) -> tuple[Tensor, ...]:
+    """Hidden state and memory from both products' gates: input, forget, cell, output.
 
-
-@op(name="_lstm_step_saving", kind="step", samples=_lstm_samples)
-def lstm_step_saving(
-    from_input: Tensor, from_state: Tensor, memory: Tensor, bias: Tensor | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """As `_lstm_step`, and the gates after their activations."""
+    Saving: and the gates after their activations.
+    """
     hidden, new, gates = _lstm(from_input, from_state, memory, bias)
-    return hidden, new, _joined(gates)
+    return (hidden, new, _joined(gates)) if saving else (hidden, new)
 
 
 @op(
@@ -114,6 +114,7 @@ def lstm_step_backward(
 def _gru_samples() -> Iterator[Sample]:
     yield sample(T(3, 6), T(3, 6), T(3, 2))
     yield sample(T(3, 6), T(3, 3, 2), T(3, 2), T(6))
+    yield sample(T(3, 6), T(3, 6), T(3, 2), saving=True)
 
 
 def _gru(
@@ -128,19 +129,18 @@ def _gru(
 
 @op(name="_gru_step", where="private", promote="keep", samples=_gru_samples)
 def gru_step(
-    from_input: Tensor, from_state: Tensor, hidden: Tensor, bias: Tensor | None = None
-) -> Tensor:
-    """The next hidden state from both products' gates: reset, update, new."""
-    return _gru(from_input, from_state, hidden, bias)[0]
+    from_input: Tensor,
+    from_state: Tensor,
+    hidden: Tensor,
+    bias: Tensor | None = None,
+    saving: bool = False,
+) -> Tensor | tuple[Tensor, ...]:
+    """The next hidden state from both products' gates: reset, update, new.
 
-
-@op(name="_gru_step_saving", kind="step", samples=_gru_samples)
-def gru_step_saving(
-    from_input: Tensor, from_state: Tensor, hidden: Tensor, bias: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """As `_gru_step`, and (reset, update, new, the state's share of new)."""
+    Saving: and (reset, update, new, the state's share of new).
+    """
     result, parts = _gru(from_input, from_state, hidden, bias)
-    return result, _joined(parts)
+    return (result, _joined(parts)) if saving else result
 
 
 @op(

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from flambeau import prims
+from flambeau.ir.environment import less
 from flambeau.ir.failure import failure
-from flambeau.ir.size import prod
-from flambeau.language.definition import op
-from flambeau.language.dtypes import name_of
+from flambeau.ir.node import Node
+from flambeau.ir.size import Size, prod
+from flambeau.language.definition import Dense, op
 from flambeau.language.samples import T, sample
-from flambeau.language.schema import SymInt, Tensor
+from flambeau.ops.common import same_sizes, shown
 from flambeau.ops.neural.convolution import numbers
 from flambeau.ops.neural.pooling import flat
 
@@ -26,32 +27,22 @@ def no_place(name: str) -> str:
     )
 
 
-@op(
-    name="_max_unpool",
-    where="private",
-    layout="images",
-    samples=lambda: [sample(T(1, 1, 2), T(1, 1, 2, values=[[[3, 0]]], dtype="i64"), (4,))],
-)
-def max_unpool(input: Tensor, indices: Tensor, size: Sequence[SymInt]) -> Tensor:
-    """Zeros of spatial sizes `size` with the values of `input` at flat positions `indices`."""
+def _unpooled(x: Node, indices: Node, size: Sequence[Size]) -> Node:
+    """Zeros of spatial sizes `size` with the values of x at flat positions `indices`."""
     count = len(size)
-    lead = input.shape[:-count]
-    base = prims.full(0, (prod(lead), prod(size)), input.dtype)
+    lead = x.shape[:-count]
+    base = prims.full(0, (prod(lead), prod(size)), x.dtype)
+    message = no_place("max_unpool")
     index = prims.check_index(
-        flat(indices, count),
-        prod(size),
-        "max_unpool",
-        no_place("max_unpool"),
-        error="runtime",
-        strict=True,
+        flat(indices, count), prod(size), "max_unpool", message, error="runtime", strict=True
     )
-    filled = prims.scatter(base, index, flat(input, count), 1, "set")
+    filled = prims.scatter(base, index, flat(x, count), 1, "set")
     return prims.reshape(filled, (*lead, *size))
 
 
 def _unpool_size(
-    name: str, x: Any, kernel: Any, stride: Any, padding: Any, output_size: Any, count: int
-) -> list[int]:
+    name: str, x: Node, kernel: Any, stride: Any, padding: Any, output_size: Any, count: int
+) -> list[Size]:
     kernels = numbers(name, "kernel_size", kernel, count)
     strides = numbers(name, "stride", kernel if stride is None else stride, count)
     pads = numbers(name, "padding", padding, count)
@@ -62,11 +53,12 @@ def _unpool_size(
     if output_size is None:
         return default
     chosen = list(output_size)[-count:]
-    if len(chosen) != count or any(
-        not default[d] - strides[d] < chosen[d] < default[d] + strides[d] for d in range(count)
+    if len(chosen) != count or not all(
+        less(default[d], chosen[d] + strides[d]) and less(chosen[d], default[d] + strides[d])
+        for d in range(count)
     ):
         problem = f"invalid output_size {list(output_size)}: each must be within a stride of "
-        problem += f"{default}"
+        problem += shown(default)
         raise failure(ValueError, name, problem, "pass the size of the pooled input")
     return chosen
 
@@ -92,25 +84,17 @@ _TEXT = """Puts maxima back where `max_pool{count}d` found them; zeros elsewhere
 def _define_unpool(count: int) -> None:
     name = f"max_unpool{count}d"
 
-    def body(
-        input: Any,
-        indices: Any,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        output_size: Any = None,
-    ) -> Any:
-        if tuple(indices.shape) != tuple(input.shape):
-            problem = f"Expected shape of indices to be: {list(input.shape)} but got: "
-            problem += f"{list(indices.shape)}"
+    def body(input: Node, indices: Node, *windows: Any) -> Any:
+        if not same_sizes(indices.shape, input.shape):
+            problem = f"Expected shape of indices to be: {shown(input.shape)} but got: "
+            problem += shown(indices.shape)
             raise failure(RuntimeError, name, problem, f"indices of max_pool{count}d")
-        if name_of(indices.dtype) != "i64":
+        if indices.dtype != "i64":
             problem = f"elements in indices should be type int64 but got: {indices.dtype}"
             raise failure(RuntimeError, name, problem, f"indices of max_pool{count}d")
-        size = _unpool_size(name, input, kernel_size, stride, padding, output_size, count)
-        if count == 3:  # PyTorch keeps channels last in images alone
-            input, indices = input.contiguous(), indices.contiguous()
-        return max_unpool(input, indices, size)
+        result = _unpooled(input, indices, _unpool_size(name, input, *windows, count))
+        # PyTorch keeps channels last in images alone.
+        return Dense(result, range(result.ndim)) if count == 3 else result
 
     body.__name__ = name
     ones = ", ".join(["1", *"4" * (count + 1)])
@@ -119,7 +103,7 @@ def _define_unpool(count: int) -> None:
         f"{name}(Tensor input, Tensor indices, int[] kernel_size, int[]? stride=None, "
         "int[] padding=0, int[]? output_size=None) -> Tensor",
         where=_F,
-        host=True,
+        layout="images",
         autocast="float32",
         samples=lambda: [
             sample(T(1, 2, *[1] * count), T(1, 2, *[1] * count, dtype="i64", low=0, high=2), 2)

@@ -75,7 +75,7 @@ def _physical(x: Any) -> bool:
     return kind.__module__.startswith(_PACKAGES) or hasattr(kind, "__torch_dispatch__")
 
 
-@op(host=True, samples=lambda: [sample(T(3))])
+@op(host=True, aliases="_conj", samples=lambda: [sample(T(3))])
 def conj(self: Tensor) -> Any:
     """A view of the complex conjugates of the elements; a real tensor is returned itself.
 
@@ -90,17 +90,6 @@ def conj(self: Tensor) -> Any:
     if hasattr(self, "viewed"):
         return self.viewed(conj)
     return conj_physical(self) if _physical(self) else toggled(self, CONJUGATE)
-
-
-@op(host=True, samples=lambda: [sample(T(3))])
-def _conj(self: Tensor) -> Any:
-    """`conj` under its inner name.
-
-    Example:
-        >>> torch._conj(torch.tensor([1 + 2j])).is_conj()
-        True
-    """
-    return conj(self)
 
 
 @op(host=True, samples=lambda: [sample(T(3))])

@@ -224,24 +224,40 @@ def _pair(range: Sequence[float] | None) -> tuple[float | None, float | None]:
 # ------------------------------------------------------------------------------------ points
 
 
-@op(where="private", differentiable=False)
-def _bin_edges(
-    self: Tensor, bins: int, dimension: int, low: float | None, high: float | None
-) -> Tensor:
-    """The edges of evenly spaced bins for one coordinate of points (..., coordinates)."""
+def _edges_samples() -> Iterator[Sample]:
+    yield sample(T(5, 3, 2, grad=False), [3, 3], range=(-1.0, 1.0, -2.0, 1.5))
+
+
+@op(kind="creation", out=False, samples=_edges_samples)
+def _histogramdd_bin_edges(
+    self: Tensor,
+    bins: Sequence[int],
+    *,
+    range: Sequence[float] | None = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> list[Tensor]:
+    """The edges of evenly spaced bins for each coordinate of points (..., coordinates)."""
     x, _ = _flat(self, None)
-    values = prims.squeeze(prims.slice(x, 1, dimension, 1), 1)
-    return _spaced(*_bounds(values, low, high, dimension), bins, dimension)
+    edges = []
+    for d, count in enumerate(bins):
+        low, high = (None, None) if range is None else range[2 * d : 2 * d + 2]
+        values = prims.squeeze(prims.slice(x, 1, d, 1), 1)
+        edges.append(_spaced(*_bounds(values, low, high, d), count, d))
+    return edges
 
 
-@op(where="private", differentiable=False)
-def _points_counted(
-    self: Tensor, edges: Sequence[Tensor], weight: Tensor | None, density: bool
+@op(
+    kind="creation",
+    out=False,
+    samples=lambda: [sample(T(9, 2, grad=False), [T(3, values=[-1.0, 0.0, 1.0], grad=False)] * 2)],
+)
+def _histogramdd_from_bin_tensors(
+    self: Tensor, bins: Sequence[Tensor], *, weight: Tensor | None = None, density: bool = False
 ) -> Tensor:
     """Weights of points (..., coordinates) per bin."""
     x, weights = _flat(self, weight)
-    edges_of_bins = [_given_edges(x, edge, d) for d, edge in enumerate(edges)]
-    return _counted(x, edges_of_bins, weights, density)
+    return _counted(x, [_given_edges(x, b, d) for d, b in enumerate(bins)], weights, density)
 
 
 def _points_samples() -> Iterator[Sample]:
@@ -308,11 +324,8 @@ def histogramdd(
             f"{len(range)}",
             "(least, greatest) of each coordinate in turn",
         )
-    pairs = (
-        [(None, None)] * count if range is None else list(zip(range[::2], range[1::2], strict=True))
-    )
-    edges = [
-        item if tensors.is_tensor(item) else _bin_edges(input, item, d, *pairs[d])
-        for d, item in enumerate(bins_per_dim)
-    ]
-    return points_result()((_points_counted(input, edges, weight, density), tuple(edges)))
+    edges = bins_per_dim
+    if all(isinstance(item, int) for item in bins_per_dim):
+        edges = _histogramdd_bin_edges(input, bins_per_dim, range=range)
+    counts = _histogramdd_from_bin_tensors(input, edges, weight=weight, density=density)
+    return points_result()((counts, tuple(edges)))
