@@ -61,7 +61,7 @@ PACKAGE_LINES = {
     "fx": 13476,
     "ir": 5054,
     "jit": 6073,
-    "language": 1443,
+    "language": 1441,
     "library": 3408,
     "linalg": 497,
     "masked": 929,

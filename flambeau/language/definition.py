@@ -407,9 +407,8 @@ def bind_arguments(schema: Schema, args: Sequence[Any], kwargs: dict[str, Any]) 
     values: dict[str, Any] = dict(zip((a.name for a in positional), args, strict=False))
     for name, value in kwargs.items():
         if name in values or all(a.name != name for a in arguments):
-            raise failure(
-                TypeError, schema.name, f"unexpected argument {name!r}", "see its signature"
-            )
+            problem = f"unexpected argument {name!r}"
+            raise failure(TypeError, schema.name, problem, "see its signature")
         values[name] = value
     return [_checked(schema.name, a, values.get(a.name, a.default)) for a in arguments]
 

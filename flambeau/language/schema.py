@@ -133,6 +133,7 @@ def returns_single(text: str, body: Callable[..., Any]) -> bool:
 # Kinds that annotations spell otherwise.
 _ANNOTATED = {
     "Any": "object",
+    "Sequence[Any]": "object",
     "DType": "dtype",
     "Device": "device",
     "Generator": "generator",
@@ -149,9 +150,7 @@ def _annotated_kind(annotation: str) -> str:
         return _annotated_kind(annotation[8:-1]) + "!"
     if annotation.endswith(" | None"):
         return _annotated_kind(annotation[:-7]) + "?"
-    if annotation == "Sequence[Any]":
-        return "object"
-    if annotation.startswith(("Sequence[", "list[")):
+    if annotation.startswith(("Sequence[", "list[")) and annotation not in _ANNOTATED:
         return _annotated_kind(annotation.partition("[")[2][:-1]) + "[]"
     return _ANNOTATED.get(annotation, annotation)
 
