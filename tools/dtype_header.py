@@ -1,13 +1,20 @@
-"""Prints `native/tensor/dtypes.h` from the table of dtypes: `python -m tools.dtype_header`."""
+"""Prints `native/tensor/dtypes.h` from the table of dtypes: `python -m tools.dtype_header`.
+
+The table is read by itself: the package cannot be imported while its core lacks a new row.
+"""
 
 from __future__ import annotations
 
+import runpy
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from flambeau.ir.dtypes import CATEGORY, ROWS, DType
+if TYPE_CHECKING:
+    from flambeau.ir.dtypes import DType
 
-HEADER = Path(__file__).resolve().parents[1] / "native" / "tensor" / "dtypes.h"
+ROOT = Path(__file__).resolve().parents[1]
+HEADER = ROOT / "native" / "tensor" / "dtypes.h"
 _HEAD = """\
 // The element types, printed from flambeau/ir/dtypes.py by `python -m tools.dtype_header`.
 // clang-format off
@@ -22,12 +29,12 @@ def _quoted(text: str) -> str:
     return f'"{text}"' if text else "nullptr"
 
 
-def _row(row: DType) -> str:
+def _row(row: DType, category: int) -> str:
     texts = (row.public, row.alias, row.name, row.abbreviation, row.title)
     fields = [
         "Bool" if row.name == "bool" else row.name.upper(),
         *map(_quoted, texts),
-        str(CATEGORY[row.name]),
+        str(category),
         str(row.size),
         _quoted(row.array),
         str(row.exchange),
@@ -38,7 +45,9 @@ def _row(row: DType) -> str:
 
 def text() -> str:
     """The whole header."""
-    return _HEAD + " \\\n".join(["#define FB_DTYPES(X)", *map(_row, ROWS)]) + "\n"
+    table = runpy.run_path(str(ROOT / "flambeau" / "ir" / "dtypes.py"))
+    rows = [_row(row, table["CATEGORY"][row.name]) for row in table["ROWS"]]
+    return _HEAD + " \\\n".join(["#define FB_DTYPES(X)", *rows]) + "\n"
 
 
 if __name__ == "__main__":
