@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import build_native
+from tools import build_native, dtype_header
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "extending.md").read_text()
@@ -165,7 +165,7 @@ def test_device_from_nothing(tmp_path: Path) -> None:
 
 BUILD = """
 from pathlib import Path
-from tools import build_native
+from tools import build_native, dtype_header
 build_native.SOURCES = Path("native").absolute()
 build_native.build(Path("flambeau").absolute() / build_native.EXTENSION)
 """
@@ -186,6 +186,32 @@ def test_routine_is_two_files_and_one_of_the_core(tmp_path: Path) -> None:
     words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/prims/test_primitives.py"]
     shown = check(folder, *words, "-k", "isotonic")
     assert re.search(r"\d+ passed", shown), shown
+
+
+def test_dtype_is_a_row(tmp_path: Path) -> None:
+    """The core's units that tell element types apart take one more without a warning.
+
+    A build with it takes minutes; `torch.counter` then converts, moves and prints.
+    """
+    table = dtype_header.TABLE.read_text()
+    [row] = [code for title, code in BLOCKS if title == "a row"]
+    last = table.index("\n)\n# fmt: on") + 1
+    (tmp_path / "dtypes.py").write_text(table[:last] + row + table[last:])
+    header = dtype_header.text(tmp_path / "dtypes.py")
+    assert 'X(N8, "counter", nullptr, "n8"' in header
+    shutil.copytree(ROOT / "native", tmp_path / "native")
+    (tmp_path / "native" / "tensor" / "dtypes.h").write_text(header)
+    compiler = build_native.find_compiler()
+    assert compiler is not None
+    flags = [*build_native.code_flags(compiler), "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
+    flags = [f for f in flags if f != f"-I{ROOT / 'native'}"] + [f"-I{tmp_path / 'native'}"]
+    units = [
+        path
+        for path in sorted((tmp_path / "native").rglob("*.cpp"))
+        if "case DType::" in path.read_text()
+    ]
+    assert len(units) >= 3
+    subprocess.run([*compiler.command, *flags, *map(str, units)], check=True)
 
 
 def test_device_of_another_interface() -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from flambeau.ir.dtypes import DType
 
 ROOT = Path(__file__).resolve().parents[1]
+TABLE = ROOT / "flambeau" / "ir" / "dtypes.py"
 HEADER = ROOT / "native" / "tensor" / "dtypes.h"
 _HEAD = """\
 // The element types, printed from flambeau/ir/dtypes.py by `python -m tools.dtype_header`.
@@ -43,9 +44,9 @@ def _row(row: DType, category: int) -> str:
     return f"  X({', '.join(fields[:6])}, \\\n    {', '.join(fields[6:])})"
 
 
-def text() -> str:
-    """The whole header."""
-    table = runpy.run_path(str(ROOT / "flambeau" / "ir" / "dtypes.py"))
+def text(path: Path = TABLE) -> str:
+    """The whole header for a table of dtypes."""
+    table = runpy.run_path(str(path))
     rows = [_row(row, table["CATEGORY"][row.name]) for row in table["ROWS"]]
     return _HEAD + " \\\n".join(["#define FB_DTYPES(X)", *rows]) + "\n"
 

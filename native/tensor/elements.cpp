@@ -45,10 +45,26 @@ bool overflow(DType dtype) {
   return false;
 }
 
+// An integer as 64 bits; of uint64 the bits. Little endian: the low bytes come first.
+int64_t load_integer(const void* at, DType dtype) {
+  if (dtype == DType::Bool) return get<uint8_t>(at) != 0;
+  const auto bytes = static_cast<size_t>(item_size(dtype));
+  uint64_t bits = 0;
+  std::memcpy(&bits, at, bytes);
+  const auto unused = static_cast<int>(8 * (sizeof bits - bytes));
+  const auto value = static_cast<int64_t>(bits << unused);
+  return dtype_info(dtype).is_signed ? value >> unused : static_cast<int64_t>(bits);
+}
+
+// Wraps: a cast between tensors never fails.
+void cast_integer(void* at, DType dtype, int64_t v) {
+  if (dtype == DType::Bool) return put<uint8_t>(at, v != 0);
+  std::memcpy(at, &v, static_cast<size_t>(item_size(dtype)));
+}
+
 bool store_integer(void* at, DType dtype, int64_t v) {
   if (!integer_fits(dtype, v)) return overflow(dtype);
-  if (dtype == DType::Bool) return put<uint8_t>(at, v != 0), true;
-  std::memcpy(at, &v, static_cast<size_t>(item_size(dtype)));  // little endian: the low bytes
+  cast_integer(at, dtype, v);
   return true;
 }
 
@@ -106,34 +122,11 @@ struct Value {
 Value load_value(const void* at, DType dtype) {
   Value v;
   const char* c = static_cast<const char*>(at);
+  if (is_integral(dtype)) {
+    v.integer = load_integer(at, dtype);
+    return v;
+  }
   switch (dtype) {
-    case DType::Bool:
-      v.integer = get<uint8_t>(at) != 0;
-      break;
-    case DType::U8:
-      v.integer = get<uint8_t>(at);
-      break;
-    case DType::U16:
-      v.integer = get<uint16_t>(at);
-      break;
-    case DType::U32:
-      v.integer = get<uint32_t>(at);
-      break;
-    case DType::U64:
-      v.integer = static_cast<int64_t>(get<uint64_t>(at));
-      break;
-    case DType::I8:
-      v.integer = get<int8_t>(at);
-      break;
-    case DType::I16:
-      v.integer = get<int16_t>(at);
-      break;
-    case DType::I32:
-      v.integer = get<int32_t>(at);
-      break;
-    case DType::I64:
-      v.integer = get<int64_t>(at);
-      break;
     case DType::F16:
       v.real = static_cast<double>(half_to_float(get<uint16_t>(at)));
       break;
@@ -162,43 +155,13 @@ Value load_value(const void* at, DType dtype) {
       v.real = static_cast<double>(get<float>(c));
       v.imaginary = static_cast<double>(get<float>(c + 4));
       break;
-    case DType::C128:
+    default:
       v.real = get<double>(c);
       v.imaginary = get<double>(c + 8);
-      break;
   }
   return v;
 }
 
-// Integers wrap and floats saturate to the 64-bit range: a cast between tensors never fails.
-void cast_integer(void* at, DType dtype, int64_t v) {
-  switch (dtype) {
-    case DType::Bool:
-      put<uint8_t>(at, v != 0);
-      break;
-    case DType::U8:
-      put(at, static_cast<uint8_t>(v));
-      break;
-    case DType::U16:
-      put(at, static_cast<uint16_t>(v));
-      break;
-    case DType::U32:
-      put(at, static_cast<uint32_t>(v));
-      break;
-    case DType::I8:
-      put(at, static_cast<int8_t>(v));
-      break;
-    case DType::I16:
-      put(at, static_cast<int16_t>(v));
-      break;
-    case DType::I32:
-      put(at, static_cast<int32_t>(v));
-      break;
-    default:
-      put(at, v);
-      break;
-  }
-}
 // Conversions to wide unsigned types take the upper half of their range apart, as x86 does.
 uint64_t truncate_unsigned(double v, double half) {
   const auto fit = [&](double x) {
