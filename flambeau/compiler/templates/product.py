@@ -175,7 +175,7 @@ def tiles(settings: ProductSettings, target: Target) -> Interface:
     sums: Size = mul(height, pitch)
     several = only_if(at_least(symbol("depth"), SEGMENT + 1), sums)
     segment = [Array("segment", kind, several)] if settings.segments else []
-    few = MOST * SEGMENT + mul(2 * MOST, pitch) if settings.few_rows else height
+    few = MOST * SEGMENT + mul(2 * MOST, pitch) if settings.few_rows else height + PITCH
     panels = only_if(sub(1, symbol("packs_a")), mul(height, CHUNK * planes))
     names = (
         "depth", "height", "width", "swapped", "row_tiles", "column_tiles", "tile_rows",
