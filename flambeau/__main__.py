@@ -50,11 +50,11 @@ def main() -> None:
             print(_USAGE, end="")
             return
         _fail()
-    option, rest = arguments[0], arguments[1:]
+    option, values = arguments[0], arguments[1:]
     if option in ("-m", "-c"):
-        if not rest:
+        if not values:
             _fail()
-        sys.argv = [option, *rest[1:]]
+        sys.argv = [option, *values[1:]]
     elif option.startswith("-"):
         _fail()
     else:
@@ -62,9 +62,9 @@ def main() -> None:
     install()
     _share_with_children()
     if option == "-m":
-        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+        runpy.run_module(values[0], run_name="__main__", alter_sys=True)
     elif option == "-c":
-        _run_code(rest[0])
+        _run_code(values[0])
     else:
         if not os.path.isdir(option):
             sys.path[0] = os.path.dirname(os.path.abspath(option))

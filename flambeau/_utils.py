@@ -206,8 +206,8 @@ class CallbackRegistry(Generic[P]):
 
 def _import_dotted_name(name: str) -> Any:
     """Resolves a dotted name in an imported module."""
-    first, *rest = name.split(".")
-    return functools.reduce(getattr, rest, __import__(first))
+    first, *attributes = name.split(".")
+    return functools.reduce(getattr, attributes, __import__(first))
 
 
 def try_import(module_name: str) -> Any:

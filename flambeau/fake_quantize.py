@@ -26,9 +26,9 @@ class _Rounding(torch.autograd.Function):
         low: int,
         high: int,  # noqa: A002
     ) -> tuple[Any, Any]:
-        whole = torch.round(input * (1.0 / scale)) + zero_point
-        inside = (whole >= low) & (whole <= high)
-        return ((whole.clamp(low, high) - zero_point) * scale).to(input.dtype), inside
+        rounded = torch.round(input * (1.0 / scale)) + zero_point
+        inside = (rounded >= low) & (rounded <= high)
+        return ((rounded.clamp(low, high) - zero_point) * scale).to(input.dtype), inside
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:

@@ -229,29 +229,29 @@ def _space(path: str) -> Any:
 @functools.cache
 def _functions() -> dict[str, dict[str, Any]]:
     """Overridable functions per namespace, by name."""
-    found: dict[str, dict[str, Any]] = {}
+    spaces: dict[str, dict[str, Any]] = {}
     for path in _SPACES:
         names = install.namespace(path or "torch") if path != "nn.functional" else ()
         space = _space(path)
         listed = {n: getattr(space, n) for n in (*names, *vars(space)) if not n.startswith("_")}
         where = ".".join(filter(None, ("torch", path)))
-        found[where] = {name: value for name, value in listed.items() if _is_asked(value)}
-    return found
+        spaces[where] = {name: value for name, value in listed.items() if _is_asked(value)}
+    return spaces
 
 
 @functools.cache
 def _methods() -> dict[str, Any]:
     """Overridable methods and accessors of Tensor, by name."""
-    found: dict[str, Any] = {}
+    functions: dict[str, Any] = {}
     for name in dir(_core.Tensor):
         value = getattr(_core.Tensor, name)
         if name in _NOT_ASKED or name in vars(object) and name not in ("__repr__", "__reduce_ex__"):
             continue
         if isinstance(value, (types.GetSetDescriptorType, property)):
-            found[f"{name}.__get__"] = value.__get__
+            functions[f"{name}.__get__"] = value.__get__
         elif callable(value):
-            found[name] = value
-    return found
+            functions[name] = value
+    return functions
 
 
 def get_overridable_functions() -> dict[Any, list[Function]]:
@@ -260,9 +260,9 @@ def get_overridable_functions() -> dict[Any, list[Function]]:
     Returns:
         dict: module or class -> its functions.
     """
-    found = {_space(where[6:]): list(names.values()) for where, names in _functions().items()}
-    found[_core.Tensor] = list(_methods().values())
-    return found
+    spaces = {_space(where[6:]): list(names.values()) for where, names in _functions().items()}
+    spaces[_core.Tensor] = list(_methods().values())
+    return spaces
 
 
 def get_ignored_functions() -> set[Function]:
@@ -331,13 +331,13 @@ def _method_set() -> frozenset[Any]:
 
 @functools.cache
 def _names() -> dict[Any, str]:
-    found = {value: f"torch.Tensor.{name}" for name, value in _methods().items()}
+    qualified = {value: f"torch.Tensor.{name}" for name, value in _methods().items()}
     for where, names in reversed(_functions().items()):
         for name, value in names.items():
-            known = found.get(value, "")
-            alias = known.startswith(f"{where}.") and name != value.__name__
-            found[value] = known if alias else f"{where}.{name}"
-    return found
+            existing = qualified.get(value, "")
+            alias = existing.startswith(f"{where}.") and name != value.__name__
+            qualified[value] = existing if alias else f"{where}.{name}"
+    return qualified
 
 
 def resolve_name(f: Function) -> str | None:

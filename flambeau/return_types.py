@@ -38,16 +38,16 @@ def _overload(name: str) -> Overload | None:
     """Returns the overload whose return type has a name."""
     operator = name.removesuffix(_OUT)
     if not operator.startswith(_PREFIX):
-        found = _named(operator)
+        named = _named(operator)
     else:
         operator = operator.removeprefix(_PREFIX)
         shared = _named(operator)  # one definition for `torch.slogdet` and `torch.linalg.slogdet`
         if shared is not None and "linalg" not in shared.options.where:
             shared = None
-        found = _named(f"linalg.{operator}") or shared
-    if found is not None and name.endswith(_OUT) and not found.options.out:
+        named = _named(f"linalg.{operator}") or shared
+    if named is not None and name.endswith(_OUT) and not named.options.out:
         return None
-    return found
+    return named
 
 
 def _names() -> Iterator[str]:

@@ -149,8 +149,8 @@ class TypedStorage:
 
     def tolist(self) -> list[Any]:
         """The elements as Python numbers."""
-        found: list[Any] = self._tensor().tolist()
-        return found
+        elements: list[Any] = self._tensor().tolist()
+        return elements
 
     def fill_(self, value: Any) -> TypedStorage:
         """Writes one number everywhere."""
@@ -217,10 +217,10 @@ class TypedStorage:
             return f"torch.{_NAMES[self.dtype]}"
         if isinstance(dtype, str):
             dtype = STORAGE_TYPES.get(dtype.removeprefix("torch."), dtype)
-        found = getattr(dtype, "dtype", dtype)
-        if found not in _NAMES:
+        kind = getattr(dtype, "dtype", dtype)
+        if kind not in _NAMES:
             raise TypeError(f"[TypedStorage] {dtype!r} is no storage type\nhint: torch.IntStorage")
-        return self._converted(found)
+        return self._converted(kind)
 
     def _converted(self, dtype: Any) -> TypedStorage:
         converted = self._tensor().to(dtype)

@@ -97,22 +97,22 @@ def _parse_to(
     Raises:
         TypeError: an argument of another type.
     """
-    rest = list(args)
-    if rest and isinstance(rest[0], _core.Tensor):
-        other = rest.pop(0)
+    arguments = list(args)
+    if arguments and isinstance(arguments[0], _core.Tensor):
+        other = arguments.pop(0)
         device, dtype = other.device, other.dtype
-    elif rest and (rest[0] is None or isinstance(rest[0], (str, int, _core.device))):
-        device = rest.pop(0)
-        if rest and (rest[0] is None or isinstance(rest[0], _core.dtype)):
-            dtype = rest.pop(0)
-    elif rest and isinstance(rest[0], _core.dtype):
-        dtype = rest.pop(0)
-    if len(rest) > 2 or not all(isinstance(flag, bool) for flag in rest):
+    elif arguments and (arguments[0] is None or isinstance(arguments[0], (str, int, _core.device))):
+        device = arguments.pop(0)
+        if arguments and (arguments[0] is None or isinstance(arguments[0], _core.dtype)):
+            dtype = arguments.pop(0)
+    elif arguments and isinstance(arguments[0], _core.dtype):
+        dtype = arguments.pop(0)
+    if len(arguments) > 2 or not all(isinstance(flag, bool) for flag in arguments):
         text = f"[to] received an invalid combination of arguments: {args}"
         raise TypeError(f"{text}\nhint: a device")
-    non_blocking = rest[0] if rest else non_blocking
-    found = None if device is None else _core.device(device)
-    return found, dtype, non_blocking, memory_format
+    non_blocking = arguments[0] if arguments else non_blocking
+    target = None if device is None else _core.device(device)
+    return target, dtype, non_blocking, memory_format
 
 
 # Functions of torch._C._nn with the signature of nn.functional; the others are inner operators.

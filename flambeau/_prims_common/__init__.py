@@ -110,9 +110,9 @@ def reduction_dims(shape: Any, dims: Sequence[int] | None) -> tuple[int, ...]:
     """The dimensions that a reduction takes: all without *dims*."""
     if dims is None:
         return tuple(range(len(shape)))
-    found = tuple(canonicalize_dim(len(shape), idx) for idx in dims)
-    validate_no_repeating_dims(found)
-    return found
+    canonical = tuple(canonicalize_dim(len(shape), idx) for idx in dims)
+    validate_no_repeating_dims(canonical)
+    return canonical
 
 
 def compute_reduction_output_shape(shape: Any, dimensions: Sequence[int]) -> tuple[int, ...]:

@@ -121,10 +121,10 @@ def type_to_dtype(typ: type) -> Any:
         return torch.get_default_dtype()
     if typ is complex:
         return corresponding_complex_dtype(torch.get_default_dtype())
-    known = {bool: torch.bool, int: torch.int64}
-    if typ not in known:
+    dtypes = {bool: torch.bool, int: torch.int64}
+    if typ not in dtypes:
         raise ValueError(f"Invalid type {typ}!")
-    return known[typ]
+    return dtypes[typ]
 
 
 def get_dtype(x: Any) -> Any:
@@ -178,9 +178,9 @@ def get_higher_dtype(a: Any, b: Any) -> Any:
 
 def get_computation_dtype(dtype: Any) -> Any:
     """The dtype in which elementwise operators compute."""
-    known = {torch.bfloat16: torch.float32, torch.float16: torch.float32,
+    dtypes = {torch.bfloat16: torch.float32, torch.float16: torch.float32,
              torch.complex32: torch.complex64}  # fmt: skip
-    return known.get(dtype, dtype)
+    return dtypes.get(dtype, dtype)
 
 
 def get_acc_type(dtype: Any, device: Any) -> Any:
@@ -250,18 +250,18 @@ def _promoted(args: list[Any]) -> Any:
         [x for x in args if isinstance(x, torch.Tensor) and x.dim() > 0],
         [x for x in args if isinstance(x, torch.Tensor) and x.dim() == 0],
     ):
-        found = None
+        highest = None
         for x in group:
             if dtype_to_type(x.dtype) is category:
-                found = get_higher_dtype(found, x.dtype)
-        if found is not None:
-            return found
+                highest = get_higher_dtype(highest, x.dtype)
+        if highest is not None:
+            return highest
     floats = [x.dtype for x in args if isinstance(x, torch.Tensor) and x.dtype.is_floating_point]
     if category is complex and floats:
-        found = None
+        highest = None
         for dtype in floats:
-            found = get_higher_dtype(found, dtype)
-        return corresponding_complex_dtype(found)
+            highest = get_higher_dtype(highest, dtype)
+        return corresponding_complex_dtype(highest)
     return type_to_dtype(category)
 
 

@@ -50,12 +50,12 @@ def _by_strides(tensor: Any) -> list[int]:
         place = start
         for before in range(start - 1, -1, -1):
             inner, outer = order[before], order[place]
-            known = 0 not in (stride[inner], stride[outer])
+            ordered = 0 not in (stride[inner], stride[outer])
             equal = stride[inner] == stride[outer] and tensor.shape[inner] > tensor.shape[outer]
-            if known and (stride[inner] > stride[outer] or equal):
+            if ordered and (stride[inner] > stride[outer] or equal):
                 order[before], order[place] = outer, inner
                 place = before
-            elif known and stride[inner] < stride[outer]:
+            elif ordered and stride[inner] < stride[outer]:
                 break
     return order[::-1]
 

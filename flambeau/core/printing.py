@@ -64,13 +64,13 @@ def set_printoptions(
     if base is not None:
         for field in ("precision", "threshold", "edgeitems", "linewidth"):
             setattr(options, field, getattr(base, field))
-    given = {
+    settings = {
         "precision": precision,
         "threshold": threshold,
         "edgeitems": edgeitems,
         "linewidth": linewidth,
     }
-    for field, value in given.items():
+    for field, value in settings.items():
         if value is not None:
             setattr(options, field, value)
     options.sci_mode = sci_mode

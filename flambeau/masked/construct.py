@@ -38,8 +38,8 @@ def masked_tensor(data: Any, mask: Any, requires_grad: bool = False) -> Tensor:
     """
     check(data, mask)
     announce(data, 3)
-    kept, places = aligned(data.detach(), mask.detach())
-    return masked(kept.clone(), places.clone()).requires_grad_(requires_grad)
+    values, places = aligned(data.detach(), mask.detach())
+    return masked(values.clone(), places.clone()).requires_grad_(requires_grad)
 
 
 def as_masked_tensor(data: Any, mask: Any) -> Tensor:
@@ -63,8 +63,8 @@ def as_masked_tensor(data: Any, mask: Any) -> Tensor:
     """
     check(data, mask)
     announce(data.detach(), 3)
-    kept, places = aligned(data, mask.detach())
-    return masked(taken(kept, places), places.clone())
+    values, places = aligned(data, mask.detach())
+    return masked(taken(values, places), places.clone())
 
 
 def taken(data: Any, mask: Any) -> Any:

@@ -37,8 +37,8 @@ def _input_mask(input: Any, *args: Any, **kwargs: Any) -> Tensor:
             "[masked] _input_mask expected broadcastable mask (got mask dimensionality higher than "
             "of the input)\nhint: a mask broadcasts to the input"
         )
-    found = mask.expand(input.shape).bool()
-    return found if own is None else found & own
+    expanded = mask.expand(input.shape).bool()
+    return expanded if own is None else expanded & own
 
 
 def _output_mask(op: Any, input: Any, *args: Any, **kwargs: Any) -> Tensor:
@@ -52,8 +52,8 @@ def _output_mask(op: Any, input: Any, *args: Any, **kwargs: Any) -> Tensor:
         ValueError: no function of `torch.masked`, or no mask.
     """
     name = getattr(op, "__name__", "")
-    known = namespace("masked").get(name) is op and name in _REDUCTIONS | _SAME_SHAPE
-    if not known:
+    supported = namespace("masked").get(name) is op and name in _REDUCTIONS | _SAME_SHAPE
+    if not supported:
         raise ValueError(
             f"[masked] _output_mask expected masked operation (got {name or op})\n"
             "hint: a reduction or normalisation of torch.masked"

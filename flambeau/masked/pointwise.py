@@ -49,12 +49,12 @@ def unary(op: Callable[..., Any], name: str, args: Any, kwargs: dict[str, Any]) 
     Raises:
         TypeError: another argument is a tensor.
     """
-    first, *rest = args
-    if any(isinstance(x, torch.Tensor) for x in (*rest, *kwargs.values())):
+    first, *others = args
+    if any(isinstance(x, torch.Tensor) for x in (*others, *kwargs.values())):
         raise TypeError(
             f"[{name}] of a masked tensor does not take further tensors\nhint: pass a number"
         )
-    return _applied(op, name, first, (first, *rest), kwargs)
+    return _applied(op, name, first, (first, *others), kwargs)
 
 
 def binary(op: Callable[..., Any], name: str, args: Any, kwargs: dict[str, Any]) -> Tensor:
@@ -106,8 +106,8 @@ def kept(op: Callable[..., Any], name: str, args: Any, kwargs: dict[str, Any]) -
     first = args[0]
     if not isinstance(first, MaskedTensor):  # `dense.to(masked)` means its dtype and device
         return op(*(x._kept if isinstance(x, MaskedTensor) else x for x in args), **kwargs)
-    rest = (x._kept if isinstance(x, MaskedTensor) else x for x in args[1:])
-    result = op(first._kept, *rest, **kwargs)
+    operands = (x._kept if isinstance(x, MaskedTensor) else x for x in args[1:])
+    result = op(first._kept, *operands, **kwargs)
     if not isinstance(result, torch.Tensor):  # type() without an argument is a text
         return result
     return masked(result, first._mask.to(result.device))

@@ -38,9 +38,9 @@ def _reduced(
             "[mean] could not infer the dtype of the result: the input must be of a floating "
             f"point dtype, got {data.dtype}\nhint: mean(dtype=torch.float32)"
         )
-    given = {k: v for k, v in options.items() if v is not None}
-    found = function(data, *args, dim=dim, keepdim=keepdim, mask=dense._mask, **given)
-    return masked(found, _left(dense._mask, dim, keepdim))
+    keywords = {k: v for k, v in options.items() if v is not None}
+    result = function(data, *args, dim=dim, keepdim=keepdim, mask=dense._mask, **keywords)
+    return masked(result, _left(dense._mask, dim, keepdim))
 
 
 def plain(name: str) -> Callable[..., Any]:
@@ -98,8 +98,8 @@ def all_of(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Whether everything that is there is not zero."""
     dense = input.to_dense()
     data = torch.where(dense._mask, dense._kept.bool(), True)
-    found = data.all() if dim is None else data.all(dim=dim, keepdim=keepdim)
-    return masked(found, _left(dense._mask, dim, keepdim))
+    result = data.all() if dim is None else data.all(dim=dim, keepdim=keepdim)
+    return masked(result, _left(dense._mask, dim, keepdim))
 
 
 def along(name: str) -> Callable[..., Any]:
@@ -107,7 +107,7 @@ def along(name: str) -> Callable[..., Any]:
 
     def normalised(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
         dense = input.to_dense()
-        found = namespace("masked")[name](dense._kept, dim, dtype=dtype, mask=dense._mask)
-        return masked(found, dense._mask)
+        result = namespace("masked")[name](dense._kept, dim, dtype=dtype, mask=dense._mask)
+        return masked(result, dense._mask)
 
     return normalised

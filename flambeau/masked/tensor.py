@@ -53,8 +53,8 @@ class MaskedTensor(Wrapper):
         """Copies data and mask; neither is differentiated through."""
         check(data, mask)
         announce(data, 3)
-        kept, places = aligned(data.detach(), mask.detach())
-        return masked(kept.clone(), places.clone()).requires_grad_(requires_grad)
+        values, places = aligned(data.detach(), mask.detach())
+        return masked(values.clone(), places.clone()).requires_grad_(requires_grad)
 
     # ------------------------------------------------------------------ data and mask
     def get_data(self) -> Tensor:
@@ -159,16 +159,16 @@ class MaskedTensor(Wrapper):
         return masked(values, self._mask)
 
     def _on_tape(self) -> Any:
-        kept = self._kept
-        return kept._on_tape() if isinstance(kept, Composite) else kept
+        data = self._kept
+        return data._on_tape() if isinstance(data, Composite) else data
 
     def _gradient(self, values: Any) -> Any:
         """A gradient of the data, with zeros for what is not there."""
-        kept = self._kept
+        data = self._kept
         if values is None:
             return None
-        if isinstance(kept, Composite):
-            return self._like(values if isinstance(values, Composite) else kept._gradient(values))
+        if isinstance(data, Composite):
+            return self._like(values if isinstance(values, Composite) else data._gradient(values))
         return self._like(torch.where(self._mask, values, 0))
 
     def _values_of_gradient(self, gradient: Any) -> Any:
@@ -178,9 +178,9 @@ class MaskedTensor(Wrapper):
         if isinstance(gradient, MaskedTensor):
             require_same("backward", self, gradient)
             gradient = gradient._kept
-        kept = self._kept
-        if isinstance(kept, Composite):
-            return kept._values_of_gradient(gradient)
+        data = self._kept
+        if isinstance(data, Composite):
+            return data._values_of_gradient(gradient)
         if tuple(gradient.shape) != tuple(self.shape):
             raise RuntimeError(
                 f"[backward] a gradient of shape {tuple(gradient.shape)} does not fit a tensor of "
@@ -258,9 +258,9 @@ refuse_methods(
 # ------------------------------------------------------------------------------ making them
 def masked(data: Any, mask: Any) -> Tensor:
     """A masked tensor of parts that fit each other."""
-    made = hollow(MaskedTensor, data.dtype, data.shape)
-    made._kept, made._mask = data, mask
-    return made
+    tensor = hollow(MaskedTensor, data.dtype, data.shape)
+    tensor._kept, tensor._mask = data, mask
+    return tensor
 
 
 def check(data: Any, mask: Any) -> None:

@@ -94,15 +94,15 @@ def _mask(query: Tensor, key: Tensor, is_causal: bool) -> Any:
 def _one_by_one(query: Tensor, key: Tensor, value: Any, is_causal: bool, options: Any) -> Tensor:
     triples = zip(query._parts(), key._parts(), value._parts(), strict=True)
     attend = torch.nn.functional.scaled_dot_product_attention
-    found = [attend(*(x.unsqueeze(0) for x in t), is_causal=is_causal, **options).squeeze(0)
+    results = [attend(*(x.unsqueeze(0) for x in t), is_causal=is_causal, **options).squeeze(0)
              for t in triples]  # fmt: skip
     d = query._ragged_idx - 1
     if query._ragged.lengths is None:
-        return jagged(torch.cat(found, d), query._ragged, d + 1)
+        return jagged(torch.cat(results, d), query._ragged, d + 1)
     from flambeau.nested.ragged import ragged_from_lengths
 
-    counts = [x.shape[d] for x in found]
-    return jagged(torch.cat(found, d), ragged_from_lengths(counts, query.device), d + 1)
+    counts = [x.shape[d] for x in results]
+    return jagged(torch.cat(results, d), ragged_from_lengths(counts, query.device), d + 1)
 
 
 # ------------------------------------------------------------------------------ several heads

@@ -49,8 +49,8 @@ def nested_tensor(
             "nested_tensor\nhint: as_nested_tensor takes a tensor"
         )
     parts = [_as_part(item, dtype, device) for item in tensor_list]
-    made = _joined([part.detach() for part in parts], layout, copy=True)
-    return made.requires_grad_(requires_grad)
+    result = _joined([part.detach() for part in parts], layout, copy=True)
+    return result.requires_grad_(requires_grad)
 
 
 def _as_part(item: Any, dtype: Any, device: Any) -> Any:
@@ -238,18 +238,18 @@ def _check_sizes(offsets: Any, lengths: Any) -> None:
 
 def _jagged_dim(dim: int | None, ndim: int) -> int:
     """The ragged dimension, which is none of the batch."""
-    found = 1 if dim is None else dim
-    if found < 1:
+    ragged = 1 if dim is None else dim
+    if ragged < 1:
         raise ValueError(
-            f"[nested_tensor_from_jagged] Expected jagged_dim >=1, but got {found}.\n"
+            f"[nested_tensor_from_jagged] Expected jagged_dim >=1, but got {ragged}.\n"
             "hint: dimension 0 counts the samples"
         )
-    if found > ndim:
+    if ragged > ndim:
         raise IndexError(
-            f"[nested_tensor_from_jagged] jagged_dim={found} is none of the dimensions 1 .. "
+            f"[nested_tensor_from_jagged] jagged_dim={ragged} is none of the dimensions 1 .. "
             f"{ndim} of the result\nhint: values have no batch dimension"
         )
-    return found
+    return ragged
 
 
 def narrow(

@@ -108,8 +108,8 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Without regular dimensions of size 1."""
     if dim is None:
         refuse("squeeze", "squeeze(): for jagged tensors a dim is needed", "squeeze(dim)")
-    given = (dim,) if isinstance(dim, int) else tuple(dim)
-    dims = sorted(inner("squeeze", input, d) for d in given)
+    requested = (dim,) if isinstance(dim, int) else tuple(dim)
+    dims = sorted(inner("squeeze", input, d) for d in requested)
     gone = [d for d in dims if input._kept.shape[d] == 1]
     r = input._ragged_idx - sum(d < input._ragged_idx - 1 for d in gone)
     return jagged(input._kept.squeeze(gone), input._ragged, r)
@@ -117,8 +117,8 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
 
 # ------------------------------------------------------------------------------ reshaping
 def _sizes(size: Sequence[Any]) -> list[Any]:
-    whole = len(size) == 1 and not isinstance(size[0], (int, SymInt))
-    return list(size[0] if whole else size)
+    packed = len(size) == 1 and not isinstance(size[0], (int, SymInt))
+    return list(size[0] if packed else size)
 
 
 def reshape(input: Tensor, *size: Any, _name: str = "reshape") -> Tensor:
@@ -127,22 +127,22 @@ def reshape(input: Tensor, *size: Any, _name: str = "reshape") -> Tensor:
     Raises:
         RuntimeError: the batch or the ragged dimension would change.
     """
-    wanted = _sizes(size)
+    target = _sizes(size)
     shape, r = input.shape, input._ragged_idx
-    if not wanted or wanted[0] not in (shape[0], -1) or len(wanted) < 2:
-        refuse(_name, f"cannot view shape {tuple(shape)} as {wanted}",
+    if not target or target[0] not in (shape[0], -1) or len(target) < 2:
+        refuse(_name, f"cannot view shape {tuple(shape)} as {target}",
                "the batch stays the first dimension")  # fmt: skip
-    place = next((i for i, n in enumerate(wanted) if i and isinstance(n, SymInt)), None)
+    place = next((i for i, n in enumerate(target) if i and isinstance(n, SymInt)), None)
     if place is None:
-        place = next((i for i, n in enumerate(wanted) if i and n == -1), None)
-    elif wanted[place] != shape[r]:
+        place = next((i for i, n in enumerate(target) if i and n == -1), None)
+    elif target[place] != shape[r]:
         place = None
     if place is None:
-        refuse(_name, f"cannot view shape {tuple(shape)} as {wanted}",
+        refuse(_name, f"cannot view shape {tuple(shape)} as {target}",
                "give -1 or the symbol for the ragged dimension")  # fmt: skip
-    front, behind = wanted[1:place], wanted[place + 1 :]
+    front, behind = target[1:place], target[place + 1 :]
     if -1 not in front and math.prod(front) != math.prod(shape[1:r]):
-        refuse(_name, f"cannot view shape {tuple(shape)} as {wanted}",
+        refuse(_name, f"cannot view shape {tuple(shape)} as {target}",
                "regular dimensions do not move across the ragged one")  # fmt: skip
     total = input._kept.shape[r - 1]
     sizes = [*front, total, *behind]
@@ -191,13 +191,13 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
 
 def expand(input: Tensor, *size: Any) -> Tensor:
     """Regular dimensions of size 1 shown several times."""
-    wanted, shape = _sizes(size), input.shape
-    if len(wanted) != len(shape) or wanted[0] not in (-1, shape[0]):
-        refuse("expand", f"expand(): cannot expand shape {tuple(shape)} -> {wanted}")
+    target, shape = _sizes(size), input.shape
+    if len(target) != len(shape) or target[0] not in (-1, shape[0]):
+        refuse("expand", f"expand(): cannot expand shape {tuple(shape)} -> {target}")
     r = input._ragged_idx
-    if wanted[r] not in (-1, shape[r]):
-        refuse("expand", f"expand(): cannot expand shape {tuple(shape)} -> {wanted}")
-    sizes = [-1 if d == r else n for d, n in enumerate(wanted)][1:]
+    if target[r] not in (-1, shape[r]):
+        refuse("expand", f"expand(): cannot expand shape {tuple(shape)} -> {target}")
+    sizes = [-1 if d == r else n for d, n in enumerate(target)][1:]
     return input._like(input._kept.expand(sizes))
 
 
@@ -272,8 +272,8 @@ def split(
     """Sections of given sizes of the batch or of a regular dimension."""
     split_size = split_size_or_sections if split_size is None else split_size
     if normal("split", tensor.dim(), dim) != 0:
-        found = tensor._kept.split(split_size, inner("split", tensor, dim))
-        return tuple(map(tensor._like, found))
+        pieces = tensor._kept.split(split_size, inner("split", tensor, dim))
+        return tuple(map(tensor._like, pieces))
     count = len(tensor)
     if isinstance(split_size, int):
         starts = list(range(0, max(count, 1), split_size))
@@ -352,20 +352,20 @@ def subscript(tensor: Tensor, key: Any) -> Any:
     keys = _spread(keys, tensor.dim())
     if not keys:
         return tensor._like(tensor._kept)
-    first, rest = keys[0], keys[1:]
+    first, others = keys[0], keys[1:]
     if isinstance(first, int):
         part = select(tensor, 0, first) if isinstance(tensor, JaggedTensor) else _sample(
             tensor, first)  # fmt: skip
-        return part[rest] if rest else part
+        return part[others] if others else part
     if first != slice(None):
         refuse("slice", "slice(): not supported for NestedTensor on dim=0",
                "x.unbind()[...], or narrow(0, start, length)")  # fmt: skip
     if not isinstance(tensor, JaggedTensor):
-        parts = [part[rest] for part in tensor._parts()]
+        parts = [part[others] for part in tensor._parts()]
         from flambeau.nested.construct import strided_of
 
         return strided_of(parts)
-    return _regular(tensor, rest)
+    return _regular(tensor, others)
 
 
 def _sample(tensor: Any, index: int) -> Any:

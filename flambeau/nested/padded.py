@@ -22,14 +22,14 @@ def to_dense(tensor: Tensor, padding: Any) -> Any:
     """(B, ..., longest, ...): a jagged tensor's samples, filled up."""
     ragged, r = tensor._ragged, tensor._ragged_idx
     values = rows_first(tensor._kept, r)
-    batch, longest, rest = ragged.batch, ragged.longest, tuple(values.shape[1:])
+    batch, longest, tail = ragged.batch, ragged.longest, tuple(values.shape[1:])
     if 0 in (batch, longest, values.shape[0]):
-        empty = values.new_full((batch, longest, *rest), padding)
+        empty = values.new_full((batch, longest, *tail), padding)
         return empty if r == 1 else empty.movedim(1, r)
     rows, inside = ragged.slots()
-    found = values.index_select(0, rows.reshape(-1)).reshape(batch, longest, *rest)
-    found = found.masked_fill(~inside.reshape(batch, longest, *(1,) * len(rest)), padding)
-    return found if r == 1 else found.movedim(1, r)
+    padded = values.index_select(0, rows.reshape(-1)).reshape(batch, longest, *tail)
+    padded = padded.masked_fill(~inside.reshape(batch, longest, *(1,) * len(tail)), padding)
+    return padded if r == 1 else padded.movedim(1, r)
 
 
 def to_values(dense: Any, ragged: Any, r: int, rows: int) -> Any:
@@ -37,10 +37,10 @@ def to_values(dense: Any, ragged: Any, r: int, rows: int) -> Any:
     batched = dense if r == 1 else dense.movedim(r, 1)
     flat = batched.reshape(batched.shape[0] * batched.shape[1], *batched.shape[2:])
     if flat.shape[0] == 0 or rows == 0:
-        found = flat.new_zeros((rows, *flat.shape[1:]))
+        values = flat.new_zeros((rows, *flat.shape[1:]))
     else:
-        found = flat.index_select(0, ragged.places(rows))
-    return found if r == 1 else found.movedim(0, r - 1)
+        values = flat.index_select(0, ragged.places(rows))
+    return values if r == 1 else values.movedim(0, r - 1)
 
 
 def stacked(parts: Sequence[Any], padding: Any) -> Any:
@@ -57,7 +57,7 @@ def enlarged(dense: Any, padding: Any, sizes: Sequence[int]) -> Any:
     Raises:
         RuntimeError: it is larger than these sizes.
     """
-    room = [wanted - have for wanted, have in zip(sizes, dense.shape, strict=True)]
+    room = [target - have for target, have in zip(sizes, dense.shape, strict=True)]
     if any(n < 0 for n in room):
         raise RuntimeError(
             "[to_padded_tensor] Value in output_size is less than NestedTensor padded size. "

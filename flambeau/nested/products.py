@@ -71,9 +71,9 @@ def _normalised_samples(
     options = {**dict(zip(("weight", "bias", "eps"), args, strict=False)), **kwargs}
     weight, bias = options.pop("weight", None), options.pop("bias", None)
     parts = [op(x, tuple(x.shape[-len(shape) :]), **options) for x in tensor._parts()]
-    found = tensor._like(torch.cat(parts, tensor._ragged_idx - 1))
-    found = found if weight is None else found * weight
-    return found if bias is None else found + bias
+    result = tensor._like(torch.cat(parts, tensor._ragged_idx - 1))
+    result = result if weight is None else result * weight
+    return result if bias is None else result + bias
 
 
 def embedding(input: Tensor, weight: Any, *args: Any, **kwargs: Any) -> Tensor:

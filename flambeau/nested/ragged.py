@@ -232,11 +232,11 @@ def ragged_of(
 ) -> Ragged:
     """The `Ragged` of these offset tensors: one object as long as somebody holds it."""
     key = (id(offsets), id(lengths))
-    found = _known.get(key)  # it holds the tensors, so their addresses are not given to others
-    if found is None:
-        found = Ragged(offsets, lengths, shortest, longest)
-        _known[key] = found
-    return found
+    ragged = _known.get(key)  # it holds the tensors, so their addresses are not given to others
+    if ragged is None:
+        ragged = Ragged(offsets, lengths, shortest, longest)
+        _known[key] = ragged
+    return ragged
 
 
 def ragged_from_lengths(counts: Sequence[int], device: Any = None) -> Ragged:
@@ -244,6 +244,6 @@ def ragged_from_lengths(counts: Sequence[int], device: Any = None) -> Ragged:
     ends = [0, *itertools.accumulate(counts)]
     offsets = torch.tensor(ends, dtype=torch.int64, device=device)
     spans = list(zip(ends, counts, strict=False))
-    made = Ragged(offsets, None, min(counts, default=0), max(counts, default=0), spans)
-    _known[id(offsets), id(None)] = made
-    return made
+    ragged = Ragged(offsets, None, min(counts, default=0), max(counts, default=0), spans)
+    _known[id(offsets), id(None)] = ragged
+    return ragged

@@ -81,71 +81,71 @@ def reduction(op: Callable[..., Any], name: str, args: Any, kwargs: dict[str, An
     arguments, options = list(args), dict(kwargs)
     tensor = arguments[0]
     dim = _take_dim(name, arguments, options)
-    rest = arguments[1:]
-    whole = _without_holes(tensor)
+    extra = arguments[1:]
+    compact = _without_holes(tensor)
     if dim is None or (isinstance(dim, (tuple, list)) and not dim):
-        return op(whole._kept, *rest, **options)
+        return op(compact._kept, *extra, **options)
     dims, r = _normal(name, tensor, dim), tensor._ragged_idx
     one = isinstance(dim, int)
-    if rest and isinstance(rest[0], bool):  # keepdim as a positional argument
-        options["keepdim"], rest = rest[0], rest[1:]
+    if extra and isinstance(extra[0], bool):  # keepdim as a positional argument
+        options["keepdim"], extra = extra[0], extra[1:]
     if 0 in dims and r not in dims:
         text = "reducing along the batch dimension but not the ragged dimension is not supported"
         refuse(name, f"{name}(): {text} for nested tensors", "reduce over both, or pad")
     if 0 in dims:
-        return _over_batch(op, name, whole, dims, rest, options)
+        return _over_batch(op, name, compact, dims, extra, options)
     if r in dims:
         if len(dims) > 1:
             text = "reducing along a ragged and non-batch dimension is not supported"
             refuse(name, f"{name}(): {text} for nested tensors", "reduce them one by one")
-        return _over_ragged(op, name, tensor, dims if not one else r, rest, options)
-    return _over_regular(op, name, tensor, dims, one, rest, options)
+        return _over_ragged(op, name, tensor, dims if not one else r, extra, options)
+    return _over_regular(op, name, tensor, dims, one, extra, options)
 
 
-def _at(name: str, values: Any, dim: Any, rest: Any, options: Any, op: Any) -> Any:
+def _at(name: str, values: Any, dim: Any, args: Any, options: Any, op: Any) -> Any:
     """The call with its dims; `norm` and its like have an argument in front of them."""
     front = FIRST_DIM.get(name, 1) - 1
-    given = {"p": rest[0]} if front and rest and name == "norm" else {}
-    given = {"ord": rest[0]} if front and rest and name == "vector_norm" else given
-    return op(values, *(() if front else rest), dim=dim, **given, **options)
+    order = {"p": args[0]} if front and args and name == "norm" else {}
+    order = {"ord": args[0]} if front and args and name == "vector_norm" else order
+    return op(values, *(() if front else args), dim=dim, **order, **options)
 
 
 def _over_regular(
-    op: Any, name: str, tensor: Tensor, dims: tuple[int, ...], one: bool, rest: Any, options: Any
+    op: Any, name: str, tensor: Tensor, dims: tuple[int, ...], one: bool, args: Any, options: Any
 ) -> Tensor:
     inner = [d - 1 for d in dims]
-    found = _at(name, tensor._kept, inner[0] if one else inner, rest, options, op)
+    result = _at(name, tensor._kept, inner[0] if one else inner, args, options, op)
     before = 0 if options.get("keepdim") else sum(d < tensor._ragged_idx for d in dims)
-    return _again(found, tensor._ragged, tensor._ragged_idx - before)
+    return _again(result, tensor._ragged, tensor._ragged_idx - before)
 
 
-def _again(found: Any, ragged: Any, r: int) -> Any:
-    return mapped(lambda x: jagged(x, ragged, r), found)
+def _again(result: Any, ragged: Any, r: int) -> Any:
+    return mapped(lambda x: jagged(x, ragged, r), result)
 
 
 def _over_batch(
-    op: Any, name: str, tensor: Any, dims: tuple[int, ...], rest: Any, options: Any
+    op: Any, name: str, tensor: Any, dims: tuple[int, ...], args: Any, options: Any
 ) -> Any:
     inner = [d - 1 for d in dims if d]
-    found = _at(name, tensor._kept, inner[0] if len(inner) == 1 else inner, rest, options, op)
-    return found.unsqueeze(0) if options.get("keepdim") else found
+    result = _at(name, tensor._kept, inner[0] if len(inner) == 1 else inner, args, options, op)
+    return result.unsqueeze(0) if options.get("keepdim") else result
 
 
-def _over_ragged(op: Any, name: str, tensor: Tensor, dim: Any, rest: Any, options: Any) -> Any:
+def _over_ragged(op: Any, name: str, tensor: Tensor, dim: Any, args: Any, options: Any) -> Any:
     if name not in NEUTRAL:
         raise NotImplementedError(
             f"[{name}] not implemented along the ragged dimension of nested tensors\n"
             "hint: apply it to each sample of x.unbind()"
         )
     if name == "mean":
-        return _mean(tensor, rest, options)
+        return _mean(tensor, args, options)
     dense = padded.to_dense(tensor, NEUTRAL[name](tensor))
-    return _at(name, dense, dim, rest, options, op)
+    return _at(name, dense, dim, args, options, op)
 
 
-def _mean(tensor: Tensor, rest: Any, options: Any) -> Any:
-    r, kind = tensor._ragged_idx, options.get("dtype") or (rest[0] if rest else None)
-    kept = bool(options.get("keepdim"))
+def _mean(tensor: Tensor, args: Any, options: Any) -> Any:
+    r, kind = tensor._ragged_idx, options.get("dtype") or (args[0] if args else None)
+    keepdim = bool(options.get("keepdim"))
     if kind is None and not (tensor.is_floating_point() or tensor.is_complex()):
         raise RuntimeError(
             "[mean] mean(): could not infer output dtype. Input dtype must be either a floating "
@@ -154,8 +154,8 @@ def _mean(tensor: Tensor, rest: Any, options: Any) -> Any:
     dense = padded.to_dense(tensor, 0)
     total = dense.sum(r, keepdim=True, dtype=kind)
     counts = tensor._ragged.counts().reshape(-1, *(1,) * (total.dim() - 1))
-    found = total / counts.to(total.dtype)
-    return found if kept else found.squeeze(r)
+    mean = total / counts.to(total.dtype)
+    return mean if keepdim else mean.squeeze(r)
 
 
 def _without_holes(tensor: Tensor) -> Any:
@@ -176,8 +176,8 @@ def along(op: Callable[..., Any], name: str, args: Any, kwargs: dict[str, Any]) 
     if d == 0:
         refuse(name, f"{name}(): not supported for NestedTensor on dim=0")
     if d != r:
-        found = _placed(op, name, tensor._kept, d - 1, arguments[1:], options)
-        return _again(found, tensor._ragged, r)
+        result = _placed(op, name, tensor._kept, d - 1, arguments[1:], options)
+        return _again(result, tensor._ragged, r)
     if name not in ("softmax", "log_softmax", "softmin", "_safe_softmax"):
         raise NotImplementedError(
             f"[{name}] not implemented along the ragged dimension of nested tensors\n"
@@ -189,8 +189,8 @@ def along(op: Callable[..., Any], name: str, args: Any, kwargs: dict[str, Any]) 
     return jagged(padded.to_values(dense, tensor._ragged, r, rows), tensor._ragged, r)
 
 
-def _placed(op: Any, name: str, values: Any, d: int, rest: Any, options: Any) -> Any:
+def _placed(op: Any, name: str, values: Any, d: int, args: Any, options: Any) -> Any:
     if name == "flip":
         return op(values, [d])
     at = FIRST_DIM.get(name, 1) - 1
-    return op(values, *rest[:at], d, *rest[at:], **options)
+    return op(values, *args[:at], d, *args[at:], **options)

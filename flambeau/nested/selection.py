@@ -32,10 +32,10 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
         )
     if mask.dtype is not torch.bool:
         refuse("masked_select", f"expected a bool mask, got {mask.dtype}", "mask.bool()")
-    kept, offsets = mask._kept, input._ragged.offsets
-    before = torch.nn.functional.pad(kept.cumsum(0, dtype=offsets.dtype), (1, 0))
+    values, offsets = mask._kept, input._ragged.offsets
+    before = torch.nn.functional.pad(values.cumsum(0, dtype=offsets.dtype), (1, 0))
     ends = before.index_select(0, offsets)
-    return jagged(input._kept.masked_select(kept), Ragged(ends), 1)
+    return jagged(input._kept.masked_select(values), Ragged(ends), 1)
 
 
 def index_put(

@@ -110,21 +110,21 @@ def _is_rows(x: Tensor) -> bool:
     return bool(x._shapes) and bool(x._shapes[0]) and len(_varying(x)) <= 1
 
 
-def to_jagged(x: Tensor, known: dict[tuple[int, ...], Ragged], dim: int = 0) -> Tensor:
+def to_jagged(x: Tensor, raggeds: dict[tuple[int, ...], Ragged], dim: int = 0) -> Tensor:
     """The same samples as a jagged tensor: a view, where they differ in their first dimension.
 
     Args:
         x: of layout strided.
-        known: the `Ragged` of other operands by lengths; enlarged.
+        raggeds: the `Ragged` of other operands by lengths; enlarged.
         dim: the ragged dimension of samples that do not differ.
     """
     d = next(iter(_varying(x)), dim)
     counts = tuple(shape[d] for shape in x._shapes)
-    if counts not in known:
-        known[counts] = ragged_from_lengths(counts, x._kept.device)
+    if counts not in raggeds:
+        raggeds[counts] = ragged_from_lengths(counts, x._kept.device)
     if d:
-        return jagged(torch.cat(x._parts(), d), known[counts], d + 1)
-    return jagged(x._kept.view(sum(counts), *x._shapes[0][1:]), known[counts])
+        return jagged(torch.cat(x._parts(), d), raggeds[counts], d + 1)
+    return jagged(x._kept.view(sum(counts), *x._shapes[0][1:]), raggeds[counts])
 
 
 def from_jagged(x: Tensor) -> Tensor:
@@ -135,13 +135,13 @@ def from_jagged(x: Tensor) -> Tensor:
 
 
 def _as_jagged(function: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:
-    known: dict[tuple[int, ...], Ragged] = {}
+    raggeds: dict[tuple[int, ...], Ragged] = {}
     written = args[0] if args else None
     dim = written.dim() - 3 if function is attention else 0
 
     def inner(x: Any) -> Any:
         if isinstance(x, StridedTensor):
-            return to_jagged(x, known, dim)
+            return to_jagged(x, raggeds, dim)
         if isinstance(x, (list, tuple)) and pointwise.nested_operands(x):
             return type(x)(inner(item) for item in x)
         return x
@@ -191,8 +191,8 @@ def _cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
         with importing:
             from flambeau.nested.geometry import cat
 
-        known: dict[tuple[int, ...], Ragged] = {}
-        return from_jagged(cat([to_jagged(x, known) for x in tensors], dim))
+        raggeds: dict[tuple[int, ...], Ragged] = {}
+        return from_jagged(cat([to_jagged(x, raggeds) for x in tensors], dim))
     return refuse("cat", "nested tensors of layout torch.strided are joined along dim 0", "cat(0)")
 
 

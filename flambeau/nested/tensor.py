@@ -242,9 +242,9 @@ def jagged(values: Any, ragged: Ragged, dim: int = 1) -> Tensor:
         ragged: where samples begin along dimension `dim - 1` of the values.
         dim: the ragged dimension of the result.
     """
-    made = hollow(JaggedTensor, values.dtype, (ragged.batch, *values.shape))
-    made._kept, made._ragged, made._ragged_idx = values, ragged, dim
-    return made
+    tensor = hollow(JaggedTensor, values.dtype, (ragged.batch, *values.shape))
+    tensor._kept, tensor._ragged, tensor._ragged_idx = values, ragged, dim
+    return tensor
 
 
 def rebuild(
@@ -259,8 +259,8 @@ def rebuild(
     """Rebuilds a jagged tensor from a pickle."""
     from flambeau.nested.construct import nested_tensor_from_jagged
 
-    made = nested_tensor_from_jagged(values, offsets, lengths, dim, shortest, longest)
-    return made.requires_grad_(requires_grad)
+    tensor = nested_tensor_from_jagged(values, offsets, lengths, dim, shortest, longest)
+    return tensor.requires_grad_(requires_grad)
 
 
 # ------------------------------------------------------------------------------ any dims
@@ -347,9 +347,9 @@ class StridedTensor(NestedTensor):
 def strided(values: Any, shapes: Sequence[Sequence[int]]) -> Tensor:
     """A nested tensor of layout `torch.strided`: elements (n,) and shapes that fit."""
     ndim = len(shapes[0]) if shapes else 0
-    made = hollow(StridedTensor, values.dtype, (len(shapes), *(0,) * ndim))
-    made._kept, made._shapes = values, tuple(map(tuple, shapes))
-    return made
+    tensor = hollow(StridedTensor, values.dtype, (len(shapes), *(0,) * ndim))
+    tensor._kept, tensor._shapes = values, tuple(map(tuple, shapes))
+    return tensor
 
 
 def rebuild_strided(values: Any, shapes: Any, requires_grad: bool) -> Tensor:

@@ -157,8 +157,8 @@ class LBFGS(Optimizer):
                     parameter.copy_(value)
                 return loss, grad
 
-            found = _WolfeSearch(at, run.direction, run.loss, run.grad, run.slope)
-            run.loss, run.grad, run.step, evaluations = found.search(run.step)
+            search = _WolfeSearch(at, run.direction, run.loss, run.grad, run.slope)
+            run.loss, run.grad, run.step, evaluations = search.search(run.step)
             self._move(run.step, run.direction)
         run.evaluated(evaluations)
 

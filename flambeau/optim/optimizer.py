@@ -154,7 +154,7 @@ class Optimizer:
             if default is required and name not in param_group:
                 raise ValueError(f"[optim] parameter group didn't specify a value of {name}")
             param_group.setdefault(name, default)
-        known = set(chain.from_iterable(g["params"] for g in self.param_groups))
+        registered = set(chain.from_iterable(g["params"] for g in self.param_groups))
         if len(params) != len(set(params)):
             warnings.warn(
                 "optimizer contains a parameter group with duplicate parameters; in future, this "
@@ -162,7 +162,7 @@ class Optimizer:
                 "information",
                 stacklevel=3,
             )
-        if not known.isdisjoint(params):
+        if not registered.isdisjoint(params):
             raise ValueError("[optim] some parameters appear in more than one parameter group")
         self.param_groups.append(param_group | {"params": params})
 

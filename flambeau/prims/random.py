@@ -136,7 +136,7 @@ def numpy_places(seed: Any, constants: dict[str, Any]) -> Any:
     return positions.view("i4").reshape(constants["shape"])
 
 
-def numpy_kept(places: Any, draws: tuple[int, int], kept: float) -> Any:
+def numpy_kept(places: Any, draws: tuple[int, int], probability: float) -> Any:
     """The reference of `kept_elements`: draws of NumPy's generator."""
     import numpy
 
@@ -152,7 +152,7 @@ def numpy_kept(places: Any, draws: tuple[int, int], kept: float) -> Any:
             words = bits.random_raw(2 * count * columns).reshape(count, columns, 2)
             high, low = words[..., 0] & 0x1FFFFF, words[..., 1]
             units = (high * 2**32 + low) * 2.0**-53
-            mask[(*head, slice(first, first + count))] = units < kept
+            mask[(*head, slice(first, first + count))] = units < probability
     return mask
 
 

@@ -314,9 +314,9 @@ _COMPLEX_OF = {"f32": "c64", "f64": "c128"}
 
 def _fft_arguments(value: Node) -> Arguments:
     [shape] = value.attribute("shapes")
-    axis, whole = value.attribute("axis"), value.attribute("whole")
+    axis, full = value.attribute("axis"), value.attribute("whole")
     length = value.attribute("length", shape[axis])
-    flags = [int(flag) for flag in (value.attribute("inverse"), whole) if flag is not None]
+    flags = [int(flag) for flag in (value.attribute("inverse"), full) if flag is not None]
     sizes = (count(shape[:axis]), length, count(shape[axis + 1 :]), *flags)
     function = f"{value.op}_{value.inputs[0].dtype}"
     return Arguments(function, sizes, mul(count(value.shape), 4), (value.attribute("scale"),))

@@ -52,8 +52,8 @@ def plan_cache_stats() -> dict[str, int]:
         `exact_hits` (the same sizes were seen), `class_hits` (new sizes of a known class, resolved
         natively), `builds` (a new class: Python traced the operator), `entries` (exact keys held).
     """
-    found: dict[str, int] = _core.plan_cache_stats()
-    return found
+    statistics: dict[str, int] = _core.plan_cache_stats()
+    return statistics
 
 
 @contextmanager
@@ -77,8 +77,8 @@ def memory_stats() -> dict[str, int]:
     `prepacked_bytes.all.current` and `.peak` are the packed copies of weights among them,
     `num_prepacked` their number; `num_prepacked_hits` counts launches that they saved.
     """
-    found: dict[str, int] = _core.memory_stats()
-    return found
+    statistics: dict[str, int] = _core.memory_stats()
+    return statistics
 
 
 def memory_snapshot() -> list[dict[str, Any]]:
@@ -87,8 +87,8 @@ def memory_snapshot() -> list[dict[str, Any]]:
     The state of a block: "active_allocated", "prepacked" (a packed copy of a weight), "slab" (many
     small blocks) or "inactive".
     """
-    found: list[dict[str, Any]] = _core.memory_snapshot()
-    return found
+    blocks: list[dict[str, Any]] = _core.memory_snapshot()
+    return blocks
 
 
 def empty_cache() -> int:

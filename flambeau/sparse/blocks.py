@@ -31,12 +31,12 @@ def pair_of(blocksize: Any, name: str) -> tuple[int, int]:
     Raises:
         RuntimeError: they are not two positive numbers.
     """
-    given = (blocksize,) * 2 if isinstance(blocksize, int) else tuple(blocksize)
-    if len(given) != 2 or any(int(n) <= 0 for n in given):
+    sides = (blocksize,) * 2 if isinstance(blocksize, int) else tuple(blocksize)
+    if len(sides) != 2 or any(int(n) <= 0 for n in sides):
         raise RuntimeError(
-            f"[{name}] blocksize must have two positive elements, got {given}\nhint: (2, 2)"
+            f"[{name}] blocksize must have two positive elements, got {sides}\nhint: (2, 2)"
         )
-    return int(given[0]), int(given[1])
+    return int(sides[0]), int(sides[1])
 
 
 # ------------------------------------------------------------------------------ as hybrids
@@ -93,8 +93,8 @@ def of_dense(dense: Any, layout: Any, blocksize: Any, dense_dim: int) -> Tensor:
             "hint: rows and columns come before it"
         )
     pieces = cut(dense, batch, pair_of(blocksize, name), name)
-    found = compressed_of_dense(pieces, BLOCKS[layout], dense_dim + 2)
-    return joined(found, layout, dense.shape)
+    result = compressed_of_dense(pieces, BLOCKS[layout], dense_dim + 2)
+    return joined(result, layout, dense.shape)
 
 
 def of_sparse(tensor: Tensor, layout: Any, blocksize: Any) -> Tensor:
@@ -121,19 +121,19 @@ def of_sparse(tensor: Tensor, layout: Any, blocksize: Any) -> Tensor:
     if tensor._kind in BLOCKS:
         turned = to_compressed(to_coordinates(hybrid(tensor)), BLOCKS[layout])
         return joined(turned, layout, tensor.shape)
-    whole = coalesce(to_coordinates(tensor))
+    coalesced = coalesce(to_coordinates(tensor))
     (height, width), (rows, columns) = sizes, tensor.shape[:2]
     cut(torch.empty((rows, columns), device="meta"), 0, sizes, name)
-    row, column = whole._index[0]
+    row, column = coalesced._index[0]
     keys = (row // height) * (columns // width) + column // width
     blocks, inverse = torch.unique(keys, return_inverse=True)
     places = inverse * (height * width) + (row % height) * width + column % width
-    values = ordered_sum(places, whole._kept, blocks.shape[0] * height * width)
-    values = values.reshape(blocks.shape[0], height, width, *whole._kept.shape[1:])
+    values = ordered_sum(places, coalesced._kept, blocks.shape[0] * height * width)
+    values = values.reshape(blocks.shape[0], height, width, *coalesced._kept.shape[1:])
     index = torch.stack([blocks // (columns // width), blocks % (columns // width)])
     size = (rows // height, columns // width, *values.shape[1:])
-    found = to_compressed(make(torch.sparse_coo, (index,), values, size, True), BLOCKS[layout])
-    return joined(found, layout, tensor.shape)
+    compressed = to_compressed(make(torch.sparse_coo, (index,), values, size, True), BLOCKS[layout])
+    return joined(compressed, layout, tensor.shape)
 
 
 def to_dense(tensor: Tensor) -> Any:
@@ -148,12 +148,12 @@ def coordinates(tensor: Tensor) -> Any:
     from flambeau.sparse.convert import coordinates as places
 
     height, width = block_size(tensor)
-    found = places(hybrid(tensor))
+    indices = places(hybrid(tensor))
     inner = torch.arange(height * width)
     first = parts.batch_dim(tensor)
-    lead = [part.repeat_interleave(height * width) for part in found[:first]]
-    row = (found[first].unsqueeze(1) * height + inner // width).reshape(-1)
-    column = (found[first + 1].unsqueeze(1) * width + inner % width).reshape(-1)
+    lead = [part.repeat_interleave(height * width) for part in indices[:first]]
+    row = (indices[first].unsqueeze(1) * height + inner // width).reshape(-1)
+    column = (indices[first + 1].unsqueeze(1) * width + inner % width).reshape(-1)
     return torch.stack([*lead, row, column])
 
 
@@ -172,13 +172,13 @@ def product(one: Tensor, other: Any) -> Any:
     from flambeau.sparse.convert import coordinates as places
     from flambeau.sparse.convert import ordered_sum
 
-    whole = hybrid(one)
+    blocks = hybrid(one)
     height, width = block_size(one)
-    row, column = places(whole)
-    bands = other.reshape(whole.shape[1], width, other.shape[1])
+    row, column = places(blocks)
+    bands = other.reshape(blocks.shape[1], width, other.shape[1])
     terms = torch.bmm(one._kept, bands[column])
-    found = ordered_sum(row, terms, whole.shape[0])
-    return found.reshape(math.prod(found.shape[:2]), other.shape[1])
+    rows = ordered_sum(row, terms, blocks.shape[0])
+    return rows.reshape(math.prod(rows.shape[:2]), other.shape[1])
 
 
 _ANSWERED = frozenset(

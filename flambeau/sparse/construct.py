@@ -100,17 +100,17 @@ def sparse_coo_tensor(
     if values is None:
         return _empty(indices, dtype, device).requires_grad_(requires_grad)
     places = _index_tensor(indices).long()
-    kept = _value_tensor(values, dtype, device, requires_grad)
+    stored = _value_tensor(values, dtype, device, requires_grad)
     places = places.unsqueeze(0) if places.dim() == 1 and size is None else places
-    kept = kept.unsqueeze(0) if kept.dim() == 0 else kept
+    stored = stored.unsqueeze(0) if stored.dim() == 0 else stored
     if places.dim() == 1:  # a vector is one index with as many dimensions: then sizes do not fit
         places = places.unsqueeze(1)
-    sizes = _smallest_size(places, kept) if size is None else _checked_size(size)
-    invariants.check_coordinate_shapes(places, kept, sizes)
+    sizes = _smallest_size(places, stored) if size is None else _checked_size(size)
+    invariants.check_coordinate_shapes(places, stored, sizes)
     unique = bool(is_coalesced)
     if invariants.wanted(check_invariants):
-        invariants.check(torch.sparse_coo, (places,), kept, sizes, unique)
-    return make(torch.sparse_coo, (places,), kept, sizes, unique)
+        invariants.check(torch.sparse_coo, (places,), stored, sizes, unique)
+    return make(torch.sparse_coo, (places,), stored, sizes, unique)
 
 
 def _empty(size: Any, dtype: Any, device: Any) -> Any:
@@ -175,24 +175,24 @@ def sparse_compressed_tensor(
     del pin_memory
     _check_layout(layout)
     parts = (_index_tensor(compressed_indices), _index_tensor(plain_indices))
-    kept = _value_tensor(values, dtype, device, requires_grad)
+    stored = _value_tensor(values, dtype, device, requires_grad)
     if size is None:
-        sizes = _smallest_compressed(layout, *parts, kept)
+        sizes = _smallest_compressed(layout, *parts, stored)
     else:
         sizes = _checked_size(size)
-    invariants.check_compressed_shapes(layout, *parts, kept, sizes)
+    invariants.check_compressed_shapes(layout, *parts, stored, sizes)
     if invariants.wanted(check_invariants):
-        invariants.check(layout, parts, kept, sizes, True)
-    return make(layout, parts, kept, sizes, True)
+        invariants.check(layout, parts, stored, sizes, True)
+    return make(layout, parts, stored, sizes, True)
 
 
 def _check_layout(layout: Any) -> None:
     if layout in COMPRESSED or layout in BLOCKS:
         return
-    given = "none" if layout is None else LAYOUT_NAMES[layout]
+    name = "none" if layout is None else LAYOUT_NAMES[layout]
     raise RuntimeError(
         "[sparse_compressed_tensor] expected sparse compressed tensor layout but got "
-        f"{given}\nhint: layout=torch.sparse_csr"
+        f"{name}\nhint: layout=torch.sparse_csr"
     )
 
 
@@ -202,10 +202,10 @@ def _of_layout(layout: Any, parts: tuple[Any, ...], options: Options) -> Tensor:
     Raises:
         RuntimeError: `layout=` names another.
     """
-    given = options.get("layout")
-    if given not in (None, layout):
+    named = options.get("layout")
+    if named not in (None, layout):
         raise RuntimeError(
-            f"[{str(layout).rpartition('.')[2]}_tensor] layout must be {layout} but got {given}\n"
+            f"[{str(layout).rpartition('.')[2]}_tensor] layout must be {layout} but got {named}\n"
             "hint: sparse_compressed_tensor takes every compressed layout"
         )
     return sparse_compressed_tensor(*parts, **{**options, "layout": layout})
@@ -322,8 +322,8 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: Sequence[int], layout: An
     inside = (row >= 0) & (row < height)
     indices = torch.stack([row[inside], column[inside]])
     values = rows[:, : column.shape[1]][inside]
-    made = make(torch.sparse_coo, (indices,), values, (height, width))
-    return made if layout in (None, torch.sparse_coo) else made.to_sparse(layout=layout)
+    result = make(torch.sparse_coo, (indices,), values, (height, width))
+    return result if layout in (None, torch.sparse_coo) else result.to_sparse(layout=layout)
 
 
 def _check_diagonals(rows: Any, offsets: Any, places: Any, shape: Any, layout: Any) -> None:

@@ -23,14 +23,14 @@ def coordinates(tensor: Tensor) -> Any:
     if tensor._kind in parts.BLOCKS:
         return blocks.coordinates(tensor)
     compressed, plain = (part.long() for part in tensor._index)
-    kept, batches = plain.shape[-1], tuple(compressed.shape[:-1])
+    nnz, batches = plain.shape[-1], tuple(compressed.shape[:-1])
     if not batches:
-        return torch.stack(_pair(tensor, groups(compressed[1:], kept), plain))
+        return torch.stack(_pair(tensor, groups(compressed[1:], nnz), plain))
     number = math.prod(batches)
-    before = torch.arange(0, number * kept, max(kept, 1))[:number].reshape(*batches, 1)
+    before = torch.arange(0, number * nnz, max(nnz, 1))[:number].reshape(*batches, 1)
     ends = (compressed[..., 1:] + before).reshape(-1)
-    along = groups(ends, number * kept) % max(compressed.shape[-1] - 1, 1)
-    batch = torch.arange(number).repeat_interleave(kept)
+    along = groups(ends, number * nnz) % max(compressed.shape[-1] - 1, 1)
+    batch = torch.arange(number).repeat_interleave(nnz)
     pair = torch.stack(_pair(tensor, along, plain.reshape(-1)))
     return torch.cat([unlinear(batch, batches), pair])
 
@@ -91,8 +91,8 @@ def to_compressed(tensor: Tensor, layout: Any) -> Tensor:
             f"the {parts.LAYOUT_NAMES[layout]} layout, got sparse_dim {parts.sparse_dim(tensor)}\n"
             "hint: to_dense() first"
         )
-    whole = coalesce(tensor)
-    (row, column), values = whole._index[0], whole._kept
+    coalesced = coalesce(tensor)
+    (row, column), values = coalesced._index[0], coalesced._kept
     along, across, extent = row, column, tensor.shape[0]
     if layout is torch.sparse_csc:
         order = torch.argsort(column * max(tensor.shape[0], 1) + row, stable=True)
@@ -156,22 +156,22 @@ def values_at(source: Any, pattern: Tensor) -> Any:
 
     An element that a sparse source does not store is zero.
     """
-    kept = tuple(pattern._kept.shape)
+    shape = tuple(pattern._kept.shape)
     places = coordinates(pattern)
     if not isinstance(source, SparseTensor):
-        found = source[tuple(places)] if places.shape[0] else source.unsqueeze(0)
-        return found.reshape(kept)
+        values = source[tuple(places)] if places.shape[0] else source.unsqueeze(0)
+        return values.reshape(shape)
     if same_places(source, pattern) and source._unique:
         return source._kept
-    whole = coalesce(to_coordinates(source))
-    if parts.sparse_dim(whole) != places.shape[0]:
+    coalesced = coalesce(to_coordinates(source))
+    if parts.sparse_dim(coalesced) != places.shape[0]:
         return values_at(dense(source), pattern)
-    position, present = find(whole, places)
-    if whole._kept.shape[0] == 0:
-        return torch.zeros(kept, dtype=source.dtype)
-    shape = (-1, *(1,) * (whole._kept.dim() - 1))
-    found = whole._kept[position]
-    return torch.where(present.reshape(shape), found, torch.zeros_like(found)).reshape(kept)
+    position, present = find(coalesced, places)
+    if coalesced._kept.shape[0] == 0:
+        return torch.zeros(shape, dtype=source.dtype)
+    column = (-1, *(1,) * (coalesced._kept.dim() - 1))
+    values = coalesced._kept[position]
+    return torch.where(present.reshape(column), values, torch.zeros_like(values)).reshape(shape)
 
 
 def same_places(one: Tensor, other: Any) -> bool:
@@ -180,14 +180,14 @@ def same_places(one: Tensor, other: Any) -> bool:
     return one._kind is other._kind and all(a is b for a, b in pairs)
 
 
-def find(whole: Tensor, places: Any) -> tuple[Any, Any]:
+def find(coalesced: Tensor, places: Any) -> tuple[Any, Any]:
     """Positions of indices in a coalesced tensor, and whether it stores them."""
-    sizes = parts.sparse_size(whole)
-    keys, wanted = linear(whole._index[0], sizes), linear(places, sizes)
+    sizes = parts.sparse_size(coalesced)
+    keys, targets = linear(coalesced._index[0], sizes), linear(places, sizes)
     if keys.shape[0] == 0:
-        return torch.zeros_like(wanted), torch.zeros_like(wanted, dtype=torch.bool)
-    position = torch.searchsorted(keys, wanted).clamp(max=keys.shape[0] - 1)
-    return position, keys[position] == wanted
+        return torch.zeros_like(targets), torch.zeros_like(targets, dtype=torch.bool)
+    position = torch.searchsorted(keys, targets).clamp(max=keys.shape[0] - 1)
+    return position, keys[position] == targets
 
 
 # ------------------------------------------------------------------------------ to sparse
@@ -266,8 +266,8 @@ def _from_sparse(tensor: Tensor, target: Any, sparse_dim: int | None, dense_dim:
         )
     if parts.batch_dim(tensor) and target is not torch.sparse_coo:
         return _from_dense(dense(tensor), target, None, parts.dense_dim(tensor))
-    whole = to_coordinates(tensor)
-    return whole if target is torch.sparse_coo else to_compressed(whole, target)
+    coordinate = to_coordinates(tensor)
+    return coordinate if target is torch.sparse_coo else to_compressed(coordinate, target)
 
 
 def _from_dense(tensor: Any, target: Any, sparse_dim: int | None, dense_dim: int | None) -> Tensor:
@@ -288,8 +288,8 @@ def _from_dense(tensor: Any, target: Any, sparse_dim: int | None, dense_dim: int
         )
     if ndim == 0:
         indices = torch.zeros((0, int(bool(tensor != 0))), dtype=torch.int64)
-        kept = tensor.reshape(1)[: indices.shape[1]]
-        return make(torch.sparse_coo, (indices,), kept, (), True)
+        element = tensor.reshape(1)[: indices.shape[1]]
+        return make(torch.sparse_coo, (indices,), element, (), True)
     indices = _occupied(tensor, chosen).nonzero().t().contiguous()
     values = tensor[tuple(indices)]
     return make(torch.sparse_coo, (indices,), values, tensor.shape, True)
@@ -324,16 +324,16 @@ def compressed_of_dense(tensor: Any, layout: Any, dense_dim: int) -> Tensor:
     batches = tuple(tensor.shape[:batch])
     counts = mask.sum(-1)
     totals = counts.flatten(batch).sum(-1).reshape(-1)
-    kept = int(totals[0]) if totals.numel() else 0
-    if bool((totals != kept).any()):
+    nnz = int(totals[0]) if totals.numel() else 0
+    if bool((totals != nnz).any()):
         raise RuntimeError(
             f"[{name}] Expect the same number of specified elements per batch.\n"
             "hint: convert the matrices one by one"
         )
     places = mask.nonzero().t().contiguous()
     compressed = torch.cat([counts.new_zeros((*batches, 1)), counts.cumsum(-1)], -1)
-    plain = places[-1].reshape(*batches, kept)
-    values = turned[tuple(places)].reshape(*batches, kept, *tensor.shape[batch + 2 :])
+    plain = places[-1].reshape(*batches, nnz)
+    values = turned[tuple(places)].reshape(*batches, nnz, *tensor.shape[batch + 2 :])
     return make(layout, (compressed, plain), values, tensor.shape)
 
 

@@ -15,10 +15,10 @@ def _copying(part: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
     name = f"{part.__name__}_copy"
 
     def copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-        found = part(input)
+        view = part(input)
         if out is None:
-            return found.clone()
-        return out.resize_(found.shape).copy_(found)
+            return view.clone()
+        return out.resize_(view.shape).copy_(view)
 
     copy.__name__ = copy.__qualname__ = name
     copy.__doc__ = f"""A copy of what `{part.__name__}()` shows.

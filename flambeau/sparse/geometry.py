@@ -70,11 +70,11 @@ def reversed_dims(input: Any) -> Any:
 
 def permute(input: Tensor, *dims: Any) -> Any:
     """Dimensions in another order; sparse ones stay before dense ones."""
-    given = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
-    order = [wrapped(d, input.dim()) for d in given]
+    requested = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
+    order = [wrapped(d, input.dim()) for d in requested]
     if sorted(order) != list(range(input.dim())):
         raise RuntimeError(
-            f"[permute] {list(given)} is no order of {input.dim()} dimensions\nhint: each once"
+            f"[permute] {list(requested)} is no order of {input.dim()} dimensions\nhint: each once"
         )
     if input.layout in COMPRESSED or input.layout in BLOCKS:
         first = parts.batch_dim(input)

@@ -35,24 +35,24 @@ _BY_ROWS = (torch.sparse_csr, torch.sparse_bsr)
 def _taken_apart(x: Any, masked: bool) -> tuple[Any, Rebuild]:
     """The values of a sparse operand as a variable, and what makes the operand of them."""
     coalesced = x.layout is torch.sparse_coo and x.is_coalesced()
-    kept = x.detach() if masked else _with_all_places(x.detach())
+    leaf = x.detach() if masked else _with_all_places(x.detach())
     size, layout = tuple(x.shape), x.layout
     if layout is torch.sparse_coo:
-        places = kept._indices()
+        places = leaf._indices()
         coalesced = coalesced or not masked
 
         def rebuild(values: Any) -> Any:
             return torch.sparse_coo_tensor(places, values, size, is_coalesced=coalesced or None)
 
-        return kept._values().clone().requires_grad_(), rebuild
+        return leaf._values().clone().requires_grad_(), rebuild
     rows = layout in _BY_ROWS
-    compressed = kept.crow_indices() if rows else kept.ccol_indices()
-    plain = kept.col_indices() if rows else kept.row_indices()
+    compressed = leaf.crow_indices() if rows else leaf.ccol_indices()
+    plain = leaf.col_indices() if rows else leaf.row_indices()
 
     def rebuild_compressed(values: Any) -> Any:
         return torch.sparse_compressed_tensor(compressed, plain, values, size, layout=layout)
 
-    return kept.values().clone().requires_grad_(), rebuild_compressed
+    return leaf.values().clone().requires_grad_(), rebuild_compressed
 
 
 def _dense(result: Any, masked: bool) -> Any:
@@ -94,8 +94,8 @@ def as_sparse_gradcheck(gradcheck: Callable[..., bool]) -> Callable[..., bool]:
                 moved[place], rebuilds[place] = _taken_apart(x, masked)
 
         def dense_function(*values: Any) -> Any:
-            made = zip(rebuilds, values, strict=True)
-            return _dense(func(*[v if f is None else f(v) for f, v in made]), masked)
+            pairs = zip(rebuilds, values, strict=True)
+            return _dense(func(*[v if f is None else f(v) for f, v in pairs]), masked)
 
         return gradcheck(dense_function, moved, *args, **kwargs)
 

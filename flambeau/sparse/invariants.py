@@ -129,7 +129,7 @@ def check(
 # ------------------------------------------------------------------------------ coordinates
 def check_coordinate_shapes(indices: Any, values: Any, size: tuple[int, ...]) -> None:
     """Raises RuntimeError where sizes of the parts of a `sparse_coo` tensor do not fit."""
-    layout, kept = torch.sparse_coo, indices.shape[-1]
+    layout, nnz = torch.sparse_coo, indices.shape[-1]
     if indices.dim() != 2:
         raise problem(
             layout,
@@ -144,14 +144,14 @@ def check_coordinate_shapes(indices: Any, values: Any, size: tuple[int, ...]) ->
             f"{len(size)}, sparse_dim = {indices.shape[0]}, dense_dim = {dense}",
             "indices has one row per sparse dimension",
         )
-    if values.shape[0] != kept:
+    if values.shape[0] != nnz:
         raise problem(
             layout,
-            f"indices and values must have same nnz, but got nnz from indices: {kept}, "
+            f"indices and values must have same nnz, but got nnz from indices: {nnz}, "
             f"nnz from values: {values.shape[0]}",
             "one value per column of indices",
         )
-    expected = [kept, *size[indices.shape[0] :]]
+    expected = [nnz, *size[indices.shape[0] :]]
     if list(values.shape) != expected:
         raise problem(
             layout,
@@ -224,10 +224,10 @@ def check_compressed_shapes(
         f"{first}.shape[-1] must be equal to the {extent} + 1 (={extents + 1}), but got "
         f"{compressed.shape[-1]}",
     )
-    kept = values.shape[batch]
+    nnz = values.shape[batch]
     need(
-        plain.shape[-1] == kept,
-        f"{second}.shape[-1] must be equal to nnz (={kept}) as defined by values.shape[{batch}], "
+        plain.shape[-1] == nnz,
+        f"{second}.shape[-1] must be equal to nnz (={nnz}) as defined by values.shape[{batch}], "
         f"but got {plain.shape[-1]}",
     )
     same = tuple(compressed.shape[:-1]) == tuple(plain.shape[:-1]) == tuple(values.shape[:batch])
@@ -273,7 +273,7 @@ def _check_compressed(
 ) -> None:
     first, second, along, across, _ = _NAMES[layout]
     batch = compressed.dim() - 1
-    kept = values.shape[batch]
+    nnz = values.shape[batch]
     extent = size[batch + 1] if layout in _BY_ROWS else size[batch]
     if layout in BLOCKS:
         extent //= values.shape[batch + (2 if layout in _BY_ROWS else 1)]
@@ -284,7 +284,7 @@ def _check_compressed(
 
     counts = compressed[..., 1:] - compressed[..., :-1]
     need((compressed[..., 0] == 0).all(), f"{first}[..., 0] == 0")
-    need((compressed[..., -1] == kept).all(), f"{first}[..., -1] == nnz")
+    need((compressed[..., -1] == nnz).all(), f"{first}[..., -1] == nnz")
     need(
         ((counts >= 0) & (counts <= extent)).all(),
         f"0 <= {first}[..., 1:] - {first}[..., :-1] <= {across}",

@@ -43,8 +43,8 @@ class SparseTensorType(TensorType):
         )
         if tensors == 2:
             return sparse_coo_tensor(*args, **kwargs)
-        whole = len(args) == 1 and isinstance(args[0], (tuple, list))
-        sizes = args[0] if whole else args or (0,)
+        packed = len(args) == 1 and isinstance(args[0], (tuple, list))
+        sizes = args[0] if packed else args or (0,)
         return sparse_coo_tensor(tuple(sizes), dtype=cls.dtype, **kwargs)
 
     def __instancecheck__(cls, instance: object) -> bool:

@@ -27,15 +27,15 @@ class SparseLookup(Function):
         rows = indices.reshape(-1).long()
         values = grads[0].reshape(-1, ctx.size[1])
         if ctx.padding is not None:
-            kept = (rows != ctx.padding % ctx.size[0]).nonzero().squeeze(1)
-            rows, values = rows[kept], values[kept]
+            selected = (rows != ctx.padding % ctx.size[0]).nonzero().squeeze(1)
+            rows, values = rows[selected], values[selected]
         return None, make(torch.sparse_coo, (rows.unsqueeze(0),), values, ctx.size), None
 
 
 def sparse_lookup(indices: Tensor, table: Tensor, padding_idx: int | None) -> Tensor:
     """Rows of `table` at `indices`; its gradient is a `sparse_coo` tensor."""
-    found: Tensor = SparseLookup.apply(indices, table, padding_idx)
-    return found
+    result: Tensor = SparseLookup.apply(indices, table, padding_idx)
+    return result
 
 
 class SparseBags(Function):
@@ -69,16 +69,16 @@ class SparseBags(Function):
         counts = bags < grads[0].shape[0]  # indices past the last offset are in no bag
         if ctx.padding is not None:
             counts &= rows != ctx.padding % table.shape[0]
-        kept = counts.nonzero().squeeze(1)
-        rows, bags = rows[kept], bags[kept]
+        selected = counts.nonzero().squeeze(1)
+        rows, bags = rows[selected], bags[selected]
         values, of_weights = grads[0][bags], None
         if ctx.mean:
             values = values / torch.bincount(bags)[bags].unsqueeze(1)
         if weights is not None:
             shares = torch.zeros(indices.numel(), dtype=weights.dtype)
-            shares[kept] = (values * table[rows]).sum(1)
+            shares[selected] = (values * table[rows]).sum(1)
             of_weights = shares.reshape(weights.shape)
-            values = values * weights.reshape(-1)[kept].unsqueeze(1)
+            values = values * weights.reshape(-1)[selected].unsqueeze(1)
         if times is not None:
             values = values / times[rows].unsqueeze(1)
         of_table = make(torch.sparse_coo, (rows.unsqueeze(0),), values, tuple(table.shape))
@@ -95,5 +95,5 @@ def _bag_of_each(indices: Tensor, offsets: Tensor | None) -> Tensor:
 
 def sparse_bags(*arguments: Any) -> Tensor:
     """`F.embedding_bag`'s result; its gradient for the table is a `sparse_coo` tensor."""
-    found: Tensor = SparseBags.apply(*arguments)
-    return found
+    result: Tensor = SparseBags.apply(*arguments)
+    return result

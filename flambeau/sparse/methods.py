@@ -187,22 +187,22 @@ def sparse_resize_(self: Tensor, size: Any, sparse_dim: int, dense_dim: int) -> 
         RuntimeError: dimensions change their kind, or shrink while elements are stored.
     """
     sizes = tuple(size)
-    kept = _coordinate(self, "sparse_resize_")
+    tensor = _coordinate(self, "sparse_resize_")
     if len(sizes) != sparse_dim + dense_dim:
         raise RuntimeError(
             f"[sparse_resize_] {len(sizes)} sizes, {sparse_dim} sparse and {dense_dim} dense "
             "dimensions do not fit\nhint: one size per dimension"
         )
-    same = (sparse_dim, dense_dim) == (parts.sparse_dim(kept), parts.dense_dim(kept))
-    if parts.count(kept):
-        grows = same and all(n >= o for n, o in zip(sizes, kept.shape, strict=True))
-        if not grows or sizes[sparse_dim:] != parts.dense_size(kept):
+    same = (sparse_dim, dense_dim) == (parts.sparse_dim(tensor), parts.dense_dim(tensor))
+    if parts.count(tensor):
+        grows = same and all(n >= o for n, o in zip(sizes, tensor.shape, strict=True))
+        if not grows or sizes[sparse_dim:] != parts.dense_size(tensor):
             raise RuntimeError(
                 "[sparse_resize_] shrinking sizes, dense sizes or another number of dimensions "
                 "is not supported while elements are kept\nhint: sparse_resize_and_clear_"
             )
-        found = parts.make(torch.sparse_coo, kept._index, kept._kept, sizes, kept._unique)
-        return parts.take_over(self, found)
+        resized = parts.make(torch.sparse_coo, tensor._index, tensor._kept, sizes, tensor._unique)
+        return parts.take_over(self, resized)
     return sparse_resize_and_clear_(self, sizes, sparse_dim, dense_dim)
 
 
@@ -216,8 +216,8 @@ def sparse_resize_and_clear_(self: Tensor, size: Any, sparse_dim: int, dense_dim
             "hint: one size per dimension"
         )
     places = torch.zeros((sparse_dim, 0), dtype=torch.int64)
-    kept = torch.zeros((0, *sizes[sparse_dim:]), dtype=self.dtype)
-    return parts.take_over(self, parts.make(torch.sparse_coo, (places,), kept, sizes, True))
+    values = torch.zeros((0, *sizes[sparse_dim:]), dtype=self.dtype)
+    return parts.take_over(self, parts.make(torch.sparse_coo, (places,), values, sizes, True))
 
 
 METHODS: tuple[Callable[..., Any], ...] = (

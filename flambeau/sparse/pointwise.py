@@ -29,11 +29,11 @@ def on_values(op: Rule, name: str, args: Any, kwargs: Any) -> Tensor:
     definition = described(op).definition
     assert definition is not None, name
     options = definition.options
-    whole = first if options.linear or options.returns_self else _settled(first)
-    result = op(whole._kept, *others, **kwargs)
-    if options.returns_self and result is whole._kept:
-        return whole
-    return mapped(lambda values: like(whole, values), result)
+    operand = first if options.linear or options.returns_self else _settled(first)
+    result = op(operand._kept, *others, **kwargs)
+    if options.returns_self and result is operand._kept:
+        return operand
+    return mapped(lambda values: like(operand, values), result)
 
 
 def _settled(tensor: Tensor) -> Any:
@@ -162,8 +162,8 @@ def _intersection(input: Any, other: Any) -> Any:
     position, present = convert.find(two, one._index[0])
     mine = present.nonzero().squeeze(1)
     values = one._kept[mine] * two._kept[position[mine]]
-    found = make(torch.sparse_coo, (one._index[0][:, mine],), values, one.shape, True)
-    return found if input._kind is torch.sparse_coo else found.to_sparse(layout=input._kind)
+    result = make(torch.sparse_coo, (one._index[0][:, mine],), values, one.shape, True)
+    return result if input._kind is torch.sparse_coo else result.to_sparse(layout=input._kind)
 
 
 def mul_(self: Any, other: Any) -> Tensor:
@@ -176,15 +176,15 @@ def mul_(self: Any, other: Any) -> Tensor:
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
     """Quotients by a number or a strided tensor without dimensions."""
     _check_divisor(input, other)
-    whole = input if rounding_mode is None else _settled(input)
-    return like(whole, torch.div(whole._kept, other, rounding_mode=rounding_mode))
+    operand = input if rounding_mode is None else _settled(input)
+    return like(operand, torch.div(operand._kept, other, rounding_mode=rounding_mode))
 
 
 def floor_divide(input: Any, other: Any) -> Any:
     """Quotients rounded down, by a number or a strided tensor without dimensions."""
     _check_divisor(input, other)
-    whole = _settled(input)
-    return like(whole, torch.floor_divide(whole._kept, other))
+    operand = _settled(input)
+    return like(operand, torch.floor_divide(operand._kept, other))
 
 
 def _check_divisor(input: Any, other: Any) -> None:
@@ -209,8 +209,8 @@ def power(input: Any, exponent: Any) -> Any:
             "[pow] cannot raise to zeroth power on sparse tensor; it would make the result tensor "
             "dense\nhint: convert it with to_dense()"
         )
-    whole = _settled(input)
-    return like(whole, torch.pow(whole._kept, exponent))
+    operand = _settled(input)
+    return like(operand, torch.pow(operand._kept, exponent))
 
 
 # ------------------------------------------------------------------------------ copies, dtypes

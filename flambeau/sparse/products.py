@@ -159,10 +159,10 @@ def addmm(
         tensor([[5., 5.],
                 [7., 7.]])
     """
-    found = product("addmm", mat1, mat2)
-    scaled = found if _is_one(alpha) else found * alpha
-    if not isinstance(input, SparseTensor) and tuple(input.shape) != tuple(found.shape):
-        input = input.expand(found.shape)  # noqa: A001
+    result = product("addmm", mat1, mat2)
+    scaled = result if _is_one(alpha) else result * alpha
+    if not isinstance(input, SparseTensor) and tuple(input.shape) != tuple(result.shape):
+        input = input.expand(result.shape)  # noqa: A001
     return (input if _is_one(beta) else input * beta) + scaled
 
 
@@ -216,8 +216,8 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias with a sparse weight."""
-    found = matmul(input, weight.t())
-    return found if bias is None else found + bias
+    result = matmul(input, weight.t())
+    return result if bias is None else result + bias
 
 
 def sampled_addmm(
@@ -249,17 +249,17 @@ def sampled_addmm(
             f"[sampled_addmm] mat1 and mat2 shapes cannot be multiplied ({_times(mat1)} and "
             f"{_times(mat2)})\nhint: (n, m) and (m, p)"
         )
-    whole = (*mat1.shape[:-1], mat2.shape[-1])
-    if tuple(input.shape) != tuple(whole):
+    shape = (*mat1.shape[:-1], mat2.shape[-1])
+    if tuple(input.shape) != tuple(shape):
         raise RuntimeError(
             f"[sampled_addmm] self.shape {list(input.shape)} does not match the product's "
-            f"{list(whole)}\nhint: (n, p)"
+            f"{list(shape)}\nhint: (n, p)"
         )
     *batch, row, column = convert.coordinates(input)
     rows, columns = mat1[(*batch, row)], mat2.transpose(-1, -2)[(*batch, column)]
     sums = (rows * columns).sum(-1).reshape(input._kept.shape)
-    found = parts.like(input, input._kept * beta + sums * alpha)
-    return found if out is None else out.copy_(found)
+    result = parts.like(input, input._kept * beta + sums * alpha)
+    return result if out is None else out.copy_(result)
 
 
 # ------------------------------------------------------------------------------ sparse results
@@ -282,12 +282,12 @@ def smm(input: Tensor, mat2: Tensor) -> Tensor:
     return _kept_rows(product("smm", input, mat2), input)
 
 
-def _kept_rows(found: Any, sparse: Any) -> Any:
+def _kept_rows(result: Any, sparse: Any) -> Any:
     """A product as a sparse matrix: the rows in which the sparse factor has something."""
     rows = torch.unique(convert.coordinates(sparse)[0])
-    width = found.shape[1]
+    width = result.shape[1]
     places = torch.stack([rows.repeat_interleave(width), torch.arange(width).repeat(len(rows))])
-    return make(torch.sparse_coo, (places,), found[rows].reshape(-1), found.shape, True)
+    return make(torch.sparse_coo, (places,), result[rows].reshape(-1), result.shape, True)
 
 
 def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
@@ -298,9 +298,9 @@ def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
         >>> torch.hspmm(s, torch.ones(2, 2)).values()
         tensor([[2., 2.]])
     """
-    found = product("hspmm", mat1, mat2)
+    result = product("hspmm", mat1, mat2)
     rows = torch.unique(convert.coordinates(mat1)[0])
-    return make(torch.sparse_coo, (rows.unsqueeze(0),), found[rows], found.shape, True)
+    return make(torch.sparse_coo, (rows.unsqueeze(0),), result[rows], result.shape, True)
 
 
 def sspaddmm(
@@ -314,10 +314,10 @@ def sspaddmm(
         tensor([[2., 4.],
                 [0., 0.]])
     """
-    found = smm(mat1, mat2) * alpha
+    scaled = smm(mat1, mat2) * alpha
     one = input * beta
-    indices = torch.cat([one._index[0], found._index[0]], 1)
-    values = torch.cat([one._kept, found._kept])
+    indices = torch.cat([one._index[0], scaled._index[0]], 1)
+    values = torch.cat([one._kept, scaled._kept])
     return make(torch.sparse_coo, (indices,), values, input.shape)
 
 

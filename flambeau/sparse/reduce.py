@@ -57,9 +57,9 @@ def sum(  # noqa: A001 - PyTorch's name
     values = input._kept
     if dim is None:
         return values.sum(dtype=dtype)
-    given = (dim,) if isinstance(dim, int) else tuple(dim)
-    dims = {wrapped(d, input.dim()) for d in given}
-    if len(dims) != len(given):
+    requested = (dim,) if isinstance(dim, int) else tuple(dim)
+    dims = {wrapped(d, input.dim()) for d in requested}
+    if len(dims) != len(requested):
         raise RuntimeError("[sparse.sum] a dimension is given twice\nhint: each once")
     if dtype is not None:
         input, values = input.to(dtype), values.to(dtype)  # noqa: A001
@@ -71,14 +71,14 @@ def _summed(tensor: Any, values: Any, dims: set[int]) -> Any:
         return tensor
     leading = parts.sparse_dim(tensor)
     inner = [d - leading + 1 for d in dims if d >= leading]
-    kept = values.sum(inner) if inner else values
+    sums = values.sum(inner) if inner else values
     size = [extent for d, extent in enumerate(tensor.shape) if d not in dims]
     rows = [d for d in range(leading) if d not in dims]
     if not rows:
-        return kept.sum(0)
+        return sums.sum(0)
     if len(rows) == leading and tensor._unique:
-        return make(torch.sparse_coo, tensor._index, kept, size, tensor._unique)
-    total = make(torch.sparse_coo, (tensor._index[0][rows],), kept, size)
+        return make(torch.sparse_coo, tensor._index, sums, size, tensor._unique)
+    total = make(torch.sparse_coo, (tensor._index[0][rows],), sums, size)
     return convert.coalesce(total)
 
 
@@ -87,23 +87,23 @@ def sum_of(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any 
     if dim is None or (not isinstance(dim, int) and not tuple(dim)):
         return input._kept.sum(dtype=dtype)
     if input.layout is torch.sparse_coo:
-        found = sum(input, dim, dtype)
-        return _with_dims(found, input, dim) if keepdim else found
+        result = sum(input, dim, dtype)
+        return _with_dims(result, input, dim) if keepdim else result
     if not keepdim:
         raise RuntimeError(
             "[sum] reduction operations on CSR tensors with keepdim=False is unsupported\n"
             "hint: keepdim=True, or to_sparse_coo() first"
         )
-    found = _with_dims(sum(input.to_sparse_coo(), dim, dtype), input, dim)
-    whole = found if isinstance(found, SparseTensor) else found.to_sparse()
-    return whole.to_sparse(layout=input.layout)
+    result = _with_dims(sum(input.to_sparse_coo(), dim, dtype), input, dim)
+    sparse = result if isinstance(result, SparseTensor) else result.to_sparse()
+    return sparse.to_sparse(layout=input.layout)
 
 
-def _with_dims(found: Any, input: Any, dim: Any) -> Any:
-    given = (dim,) if isinstance(dim, int) else tuple(dim)
-    for d in sorted(wrapped(d, input.dim()) for d in given):
-        found = found.unsqueeze(d)
-    return found
+def _with_dims(result: Any, input: Any, dim: Any) -> Any:
+    requested = (dim,) if isinstance(dim, int) else tuple(dim)
+    for d in sorted(wrapped(d, input.dim()) for d in requested):
+        result = result.unsqueeze(d)
+    return result
 
 
 def norm(
@@ -112,16 +112,16 @@ def norm(
     """`torch.norm` of all elements of a `sparse_coo` tensor."""
     if dim is not None or keepdim:
         refuse(input, "norm(dim=...)")
-    whole = convert.coalesce(input) if input.layout is torch.sparse_coo else input
-    return torch.norm(whole._kept.reshape(-1), 2 if p in ("fro", None) else p, dtype=dtype)
+    operand = convert.coalesce(input) if input.layout is torch.sparse_coo else input
+    return torch.norm(operand._kept.reshape(-1), 2 if p in ("fro", None) else p, dtype=dtype)
 
 
 def any_of(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """`torch.any` of all elements."""
     if dim is not None or keepdim:
         refuse(input, "any(dim=...)")
-    whole = convert.coalesce(input) if input.layout is torch.sparse_coo else input
-    return whole._kept.any()
+    operand = convert.coalesce(input) if input.layout is torch.sparse_coo else input
+    return operand._kept.any()
 
 
 # ------------------------------------------------------------------------------ softmax

@@ -182,10 +182,10 @@ class SparseTensor(Composite):
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         del protocol
-        kept, index = self._kept.detach(), self._index
+        values, index = self._kept.detach(), self._index
         name = str(self._kind).removeprefix("torch.")
         leaf = self.requires_grad and self.is_leaf
-        return rebuild, (name, index, kept, tuple(self.shape), self._unique, leaf)
+        return rebuild, (name, index, values, tuple(self.shape), self._unique, leaf)
 
 
 # ------------------------------------------------------------------------------ making them
@@ -201,9 +201,9 @@ def make(
         size: of the result.
         unique: a `sparse_coo` tensor's indices are known to be sorted and distinct.
     """
-    made = hollow(SparseTensor, values.dtype, size)
-    fill(made, layout, index, values, unique)
-    return made
+    tensor = hollow(SparseTensor, values.dtype, size)
+    fill(tensor, layout, index, values, unique)
+    return tensor
 
 
 def fill(target: Tensor, layout: Any, index: Sequence[Any], values: Any, unique: bool) -> None:
@@ -262,7 +262,7 @@ def rebuild(
     """Rebuilds a tensor of checked parts, for unpickling and `load`."""
     from flambeau.sparse.invariants import check
 
-    kind = {str(known): known for known in LAYOUT_NAMES}[f"torch.{layout}"]
+    kind = {str(each): each for each in LAYOUT_NAMES}[f"torch.{layout}"]
     check(kind, index, values, tuple(size), unique)
     return make(kind, index, values, size, unique).requires_grad_(requires_grad)
 

@@ -385,7 +385,7 @@ def tree_map(
         [11, (22,)]
     """
     leaves, spec = tree_flatten(tree, is_leaf)
-    columns = [leaves, *(spec.flatten_up_to(rest) for rest in rests)]
+    columns = [leaves, *(spec.flatten_up_to(other) for other in rests)]
     return spec.unflatten([func(*values) for values in zip(*columns, strict=True)])
 
 
@@ -547,7 +547,7 @@ def tree_map_with_path(
     """
     pairs, spec = tree_flatten_with_path(tree, is_leaf)
     columns = [list(column) for column in zip(*pairs, strict=True)] or [[], []]
-    columns += [spec.flatten_up_to(rest) for rest in rests]
+    columns += [spec.flatten_up_to(other) for other in rests]
     return spec.unflatten([func(*values) for values in zip(*columns, strict=True)])
 
 
