@@ -10,11 +10,15 @@ from typing import Any
 
 from flambeau import prims
 from flambeau.core import tensors
+from flambeau.ir.environment import less
 from flambeau.ir.failure import failure
+from flambeau.ir.node import Node
+from flambeau.ir.size import Size
 from flambeau.language import layout
-from flambeau.language.definition import REGISTRY, View, op
+from flambeau.language.definition import REGISTRY, Dense, View, op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
 from flambeau.language.schema import SymInt, Tensor
+from flambeau.ops.common import geometry_of, number_shown, same_sizes, shown, strides_of
 from flambeau.ops.indexing import indexing, slices  # noqa: F401 - defines the views
 from flambeau.ops.shape import bit_views, shape, views  # noqa: F401 - defines the views
 
@@ -192,28 +196,25 @@ def _scatter_errors() -> Iterator[ErrorSample]:
     yield ErrorSample(sample(T(4), T(2), (2,), (2,), 3), RuntimeError, "out of bounds")
 
 
-@op(where="private")
-def _strided_scatter(
-    self: Tensor, src: Tensor, size: Sequence[SymInt], stride: Sequence[SymInt], offset: SymInt
-) -> Tensor:
+def _strided_scatter(x: Node, src: Node, stride: Sequence[Size], offset: Size) -> Node:
     """A row-major tensor with the elements at strided places replaced."""
-    places = prims.constant(offset, prims.full(0, tuple(size), "i64"))
+    places = prims.constant(offset, prims.full(0, src.shape, "i64"))
     for d, step in enumerate(stride):
-        along = prims.iota(tuple(size), d)
+        along = prims.iota(src.shape, d)
         places = places + along * prims.constant(step, along)
-    flat = prims.reshape(self, (layout.numel(self.shape),))
-    written = prims.put_nd(flat, (places,), prims.cast(src, self.dtype), (0,), "set")
-    return prims.reshape(written, self.shape)
+    flat = prims.reshape(x, (layout.numel(x.shape),))
+    written = prims.put_nd(flat, (places,), prims.cast(src, x.dtype), (0,), "set")
+    return prims.reshape(written, x.shape)
 
 
-@op(host=True, samples=_scatter_samples, errors=_scatter_errors)
+@op(samples=_scatter_samples, errors=_scatter_errors)
 def as_strided_scatter(
     self: Tensor,
     src: Tensor,
     size: Sequence[SymInt],
     stride: Sequence[SymInt],
     storage_offset: SymInt | None = None,
-) -> Any:
+) -> Tensor:
     """A copy with what `as_strided` with these arguments shows replaced by src.
 
     Raises:
@@ -223,23 +224,22 @@ def as_strided_scatter(
         >>> torch.zeros(4).as_strided_scatter(torch.ones(2), (2,), (2,), 1)
         tensor([0., 1., 0., 1.])
     """
-    first = self.storage_offset()
-    at = (first if storage_offset is None else storage_offset) - first
-    size, stride = tuple(size), tuple(stride)
-    if tuple(src.shape) != size or len(stride) != len(size):
+    _, strides, first = geometry_of(self) or (None, strides_of(self), 0)
+    at = 0 if storage_offset is None else storage_offset - first
+    if not same_sizes(src.shape, size) or len(stride) != len(size):
         problem = "expected src to have a size equal to the slice of self. src size = "
-        problem += f"{list(src.shape)}, slice size = {list(size)}"
+        problem += f"{shown(src.shape)}, slice size = {shown(size)}"
         raise failure(RuntimeError, "as_strided_scatter", problem, "expand src")
     last = at + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
-    inside = min(stride, default=0) >= 0 <= at <= last < self.numel()
-    if 0 not in size and not inside:
-        problem = f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {at} "
-        problem += f"are out of bounds for a tensor of {self.numel()} elements"
-        raise failure(
-            RuntimeError, "as_strided_scatter", problem, "lower the strides or the offset"
-        )
+    count = layout.numel(self.shape)
+    outside = less(at, 0) or any(less(step, 0) for step in stride) or not less(last, count)
+    if outside and not any(layout.same(n, 0) for n in size):
+        problem = f"setStorage: sizes {shown(size)}, strides {shown(stride)}, storage offset "
+        start = 0 if storage_offset is None else number_shown(storage_offset)
+        problem += f"{start} are out of bounds for a tensor of {number_shown(count)} elements"
+        hint = "lower the strides or the offset"
+        raise failure(RuntimeError, "as_strided_scatter", problem, hint)
     # Elements are counted as they lie in memory, the slowest dimension first.
-    order = sorted(range(self.ndim), key=lambda d: self.stride(d), reverse=True)
-    rows = self.permute(order)
-    back = sorted(range(self.ndim), key=order.__getitem__)
-    return _strided_scatter(rows, src, size, stride, at).permute(back)
+    order = layout.by_strides(range(self.ndim), strides)
+    written = _strided_scatter(prims.permute(self, order), src, stride, at)
+    return Dense(prims.permute(written, tuple(map(order.index, range(self.ndim)))), order)
