@@ -72,13 +72,16 @@ def _order(x: Node, memory_format: Any) -> Sequence[int]:
     """The dimensions from the outermost to the innermost in a memory format."""
     if memory_format is tensors.contiguous_format:
         return range(x.ndim)
-    ndim = 5 if memory_format is tensors.channels_last_3d else 4
-    if memory_format in (None, tensors.preserve_format) or x.ndim != ndim:
-        problem = f"required rank {ndim} tensor to use {memory_format} format"
+    ranks = {tensors.channels_last: 4, tensors.channels_last_3d: 5}
+    if memory_format not in ranks:
+        problem = "preserve memory format is unsupported by the contiguous operator"
+        raise failure(RuntimeError, "contiguous", problem, "clone() preserves the order")
+    if x.ndim != ranks[memory_format]:
+        problem = f"required rank {ranks[memory_format]} tensor to use {memory_format} format"
         raise failure(
             RuntimeError, "contiguous", problem, "channels_last is for images (N, C, H, W)"
         )
-    return (0, *range(2, ndim), 1)
+    return (0, *range(2, x.ndim), 1)
 
 
 @contiguous.overload(samples=None)
@@ -160,9 +163,7 @@ def to(self: Tensor, dtype: DType, non_blocking: bool = False, copy: bool = Fals
     return copied(result) if copy and result is self else result
 
 
-@to.overload(
-    host=True,
-)
+@to.overload(host=True)
 def _to_device(
     self: Tensor,
     device: Device | None = None,
@@ -175,9 +176,7 @@ def _to_device(
     return _moved(self, device, dtype, copy, memory_format)
 
 
-@to.overload(
-    host=True,
-)
+@to.overload(host=True)
 def _to_other(
     self: Tensor,
     other: Tensor,
@@ -189,9 +188,7 @@ def _to_other(
     return _moved(self, other.device, other.dtype, copy, memory_format)
 
 
-@to.overload(
-    host=True,
-)
+@to.overload(host=True)
 def _to_dtype_format(
     self: Tensor,
     dtype: DType,

@@ -237,8 +237,7 @@ def as_strided_scatter(
         problem = f"setStorage: sizes {shown(size)}, strides {shown(stride)}, storage offset "
         start = 0 if storage_offset is None else number_shown(storage_offset)
         problem += f"{start} are out of bounds for a tensor of {number_shown(count)} elements"
-        hint = "lower the strides or the offset"
-        raise failure(RuntimeError, "as_strided_scatter", problem, hint)
+        raise failure(RuntimeError, "as_strided_scatter", problem, "lower strides or the offset")
     # Elements are counted as they lie in memory, the slowest dimension first.
     order = layout.by_strides(range(self.ndim), strides)
     written = _strided_scatter(prims.permute(self, order), src, stride, at)
