@@ -43,6 +43,11 @@ from flambeau.ir.size import (
 )
 
 WORK = {"f32": 64, "f64": 32, "i32": 32, "i64": 8}  # multiply-adds per nanosecond
+# Size arguments that a `Cut` has.
+_OF_TILES = (
+    "height", "width", "swapped", "row_tiles", "column_tiles", "tile_rows", "tile_columns",
+    "packs_a",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -166,19 +171,9 @@ class _Product:
         b_column, b_k = choose(swapped, a.outer, b.outer), choose(swapped, a.k, b.k)
         self.sizes: dict[str, Size | Shape] = {
             "depth": self.depth,
-            "height": tiling.height,
-            "width": tiling.width,
-            "swapped": swapped,
-            "row_tiles": tiling.row_tiles,
-            "column_tiles": tiling.column_tiles,
-            "tile_rows": tiling.tile_rows,
-            "tile_columns": tiling.tile_columns,
-            "packs_a": tiling.packs_a,
+            **{name: getattr(tiling, name) for name in _OF_TILES},
             "packs_b": add(tiling.packs_b, mul(2, self._spare(b, a))),
-            "a_row": a_row,
-            "a_k": a_k,
-            "b_k": b_k,
-            "b_column": b_column,
+            **{"a_row": a_row, "a_k": a_k, "b_k": b_k, "b_column": b_column},
             **self._dimensions(a, b),
         }
 

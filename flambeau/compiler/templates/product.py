@@ -47,6 +47,7 @@ KINDS = {
 # bfloat16 by pairs, the odd element first, in float32 ("swapped") or by the instruction for it
 # ("dot"): the same bits; of bytes by fours ("quads").
 GROUPS = {"plain": 1, "swapped": 1, "dot": 2, "quads": 4}
+_UNITS = {"bf16": ("swapped", "dot"), "i8": ("plain", "quads"), "u8": ("plain", "quads")}
 _INSTRUCTIONS = {"dot": ("dot_pairs", "f32", 16), "quads": ("dot_quads", "i32", 16)}
 
 
@@ -218,17 +219,11 @@ def with_stores(kernel: k.Kernel) -> Iterator[k.Kernel]:
         yield replace(kernel, parameters=parameters, rows=tuple(rows), inner=inner, body=body)
 
 
-def _units(dtype: str) -> tuple[str, ...]:
-    return {"bf16": ("swapped", "dot"), "i8": ("plain", "quads"), "u8": ("plain", "quads")}.get(
-        dtype, ("plain",)
-    )
-
-
 def _samples() -> Iterator[ProductSettings]:
     """Every dtype and result, every way to chain sums, batches."""
     for dtype, kind in KINDS.items():
         wide = (kind,) if dtype in ("f16", "bf16", "i8") else ()
-        for unit, result in product(_units(dtype), (dtype, *wide)):
+        for unit, result in product(_UNITS.get(dtype, ("plain",)), (dtype, *wide)):
             yield ProductSettings(kind, unit, len(dtype) - 2, dtype, dtype, result)
     for a, b in (("i8", "u8"), ("u8", "i8")):
         yield ProductSettings("i32", "quads", 0, a, b, "i32")
@@ -237,7 +232,7 @@ def _samples() -> Iterator[ProductSettings]:
 
 def _pack_samples() -> Iterator[PackSettings]:
     for dtype, kind in KINDS.items():
-        for unit in _units(dtype):
+        for unit in _UNITS.get(dtype, ("plain",)):
             yield PackSettings(kind, unit, len(dtype) - 2, dtype, False)
     yield PackSettings("i32", "quads", 1, "i8", True)
 

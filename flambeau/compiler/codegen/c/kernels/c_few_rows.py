@@ -19,6 +19,8 @@ ends, in blocks that are turned in registers.
 
 from __future__ import annotations
 
+import functools
+
 from flambeau.compiler.codegen.c.kernels.c_micro import CHUNK, Micro, listed, transposition
 from flambeau.compiler.codegen.c.printer.c_types import MEMORY_KIND
 from flambeau.compiler.codegen.c.template import Value, render
@@ -26,6 +28,7 @@ from flambeau.compiler.targets import Target
 from flambeau.compiler.templates.product import MOST, SEGMENT
 
 
+@functools.cache
 def few_rows(micro: Micro, stored: str, target: Target) -> str:
     """C text of `fb_kernel_few` and its parts."""
     lanes, memory, pairs = micro.lanes, MEMORY_KIND[stored], micro.group == 2

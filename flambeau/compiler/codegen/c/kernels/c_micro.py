@@ -44,6 +44,7 @@ or a narrower integer (K = "i32"):
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -160,17 +161,9 @@ class Micro:
 
     def text(self) -> str:
         """C text of the micro-kernels."""
-        names: dict[str, Value] = {
-            "PREFETCH": PREFETCH,
-            "staged": self.staged,
-            "complex": self.planes == 2,
-            "earlier": "before" if self.staged else "c",
-            "blocks": [self._block(height) for height in self.heights],
-            "lower": [("if" if i else "while", h) for i, h in enumerate(self.heights[1:])],
-        }
-        return render("product/micro", names, self.names)
+        return _blocks(self)
 
-    def _block(self, height: int) -> tuple[Value, ...]:
+    def block(self, height: int) -> tuple[Value, ...]:
         """The loops of the block of a height: rows, three of which are reached by one address, and
         the vectors of sums."""
         whole, thirds = self.staged and height == self.rows, -(-height // 3)
@@ -202,9 +195,24 @@ class Micro:
         return f"{SYMBOL}_pack_{self.kind}_{stored}"
 
 
+@functools.cache
+def _blocks(micro: Micro) -> str:
+    """C text of the micro-kernels: most of what is printed of a product."""
+    names: dict[str, Value] = {
+        "PREFETCH": PREFETCH,
+        "staged": micro.staged,
+        "complex": micro.planes == 2,
+        "earlier": "before" if micro.staged else "c",
+        "blocks": [micro.block(height) for height in micro.heights],
+        "lower": [("if" if i else "while", h) for i, h in enumerate(micro.heights[1:])],
+    }
+    return render("product/micro", names, micro.names)
+
+
 # ------------------------------------------------------------------------------- packing
 
 
+@functools.cache
 def packing(
     micro: Micro, name: str, stored: str, *, decoder: str = "", swapped: bool = False
 ) -> str:

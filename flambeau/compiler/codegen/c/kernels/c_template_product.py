@@ -74,13 +74,9 @@ def _packing(kernel: Kernel, target: Target) -> list[str]:
         "planes": settings.planes,
         "even": 2 if swapped else micro.group,  # ranges of k do not part groups
         "SHORT": SHORT * micro.group,
-        **_dimensions(settings.batch),
     }
-    names.pop("dimensions")
-    return [
-        micro.packing(settings.stored, swapped),
-        render("product/operand", names, micro.names),
-    ]
+    shared = micro.names | _dimensions(settings.batch)
+    return [micro.packing(settings.stored, swapped), render("product/operand", names, shared)]
 
 
 class _Tiles:
