@@ -1,7 +1,7 @@
 """Classes of PyTorch's native core under `torch`: the ones that programs make or compare.
 
-What only PyTorch's own compiler of TorchScript hands out has a class here that nothing is an
-instance of; making one raises PyTorch's TypeError.
+Objects that only PyTorch's own compiler of TorchScript returns have a class here without
+instances; constructing one raises PyTorch's TypeError.
 """
 
 from __future__ import annotations

@@ -13,11 +13,11 @@ nothing is ever named otherwise. Files appear whole, by renaming, and only blobs
 so reading needs no lock. An entry whose bundle is missing, truncated or altered counts as absent
 and is built again, and so does a file that is not this user's alone (`trust`).
 
-Nobody walks the directory to learn its size. Whoever stores a file makes `filled` longer, by an
-appending write, which several processes may do at once; the file's length is at least the sum, for
-nobody shortens it when a file is replaced. Once it is beyond the limit, one walk measures the
-directory, deletes the oldest files and gives `filled` its true length. A walk leaves a tenth of the
-limit free, so the next is far away.
+The length of `filled` bounds the size of the directory, so that no walk measures it. Storing a file
+makes `filled` longer, by an appending write, which several processes may do at once; replacing a
+file does not shorten it, so its length is at least the sum. Once it is beyond the limit, one walk
+measures the directory, evicts the oldest files and gives `filled` its true length. A walk leaves a
+tenth of the limit free, so that walks are rare.
 
 The second level is read-only and of the same format: the kernels that the package was installed
 with, in `flambeau/_kernels`.

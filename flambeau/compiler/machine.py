@@ -10,7 +10,7 @@ import os
 from typing import NamedTuple
 
 _CACHES = "/sys/devices/system/cpu/cpu0/cache"
-# What is assumed where the system does not tell: sizes that most processors have at least.
+# Defaults where the system does not report sizes: most processors have at least these.
 _USUAL = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 

@@ -46,8 +46,8 @@ _EMPTY_KINDS = frozenset({"pointwise", "shape", "index", "reduce", "scan", "rout
 
 
 def _nothing(value: Node) -> Node:
-    """What has no elements, or is a sum over none, as a constant: no kernel then has a loop that
-    never runs, outside of which it would read memory that is not there."""
+    """Replaces a value without elements, or a sum over none, by a constant: a kernel with an empty
+    loop could read outside of the loop memory that does not exist."""
     record = record_of(value)
     if record.kind not in _EMPTY_KINDS:
         return value

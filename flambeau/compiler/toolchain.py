@@ -1,7 +1,7 @@
 """The C compiler that kernels go through: finding it, knowing its version, running it.
 
-Any of gcc, clang or `cc` will do, else the `ziglang` wheel's `python -m ziglang cc`. What a
-compiler is costs a process to find out, so it is remembered on disk under its path, size and time.
+Any of gcc, clang or `cc` will do, else the `ziglang` wheel's `python -m ziglang cc`. Querying a
+compiler's version starts a process, so it is cached on disk under its path, size and time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Checks of the pipeline's stages, which run after each under FLAMBEAU_VERIFY=1.
 
-Graphs, the scheduler's values and elements, and kernels have grammars in `flambeau/ir`. What the
-stages say beside those about values, clusters, launches and registers is checked here; the message
-quotes the lines around the wrong one of the stage's text.
+Graphs, the scheduler's values and elements, and kernels have grammars in `flambeau/ir`. This module
+checks the stages' other facts, about values, clusters, launches and registers; a message quotes the
+lines around the wrong one of the stage's text.
 """
 
 from __future__ import annotations

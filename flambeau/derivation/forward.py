@@ -52,8 +52,8 @@ def _tangent(
     if record.linear == "each" and len(current.inputs) == 1:  # f(x + t) = f(x) + f(t)
         return bind(current.op, tangent_of[current.inputs[0]], **constants)
     if record.linear == "write" and constants.get("mode", "add") in ("set", "add"):
-        # What is overwritten shows in no tangent, but gets a gradient as if it had been the last:
-        # the transposed derivative would add them up.
+        # Overwritten elements contribute to no tangent, but each gets a gradient as if its write
+        # were the last: the transposed derivative would add them up.
         base, *places, source = current.inputs
         moved = [tangent_of[x] if x in tangent_of else prims.zeros_like(x) for x in (base, source)]
         return bind(current.op, moved[0], *places, moved[1], **constants)

@@ -232,8 +232,8 @@ def _present(value: Operand, old: Node, sizes: _Sizes) -> Node:
 
 
 # ------------------------------------------------------------------------------------ absent values
-# What becomes of a node with absent (zero) operands, by how its primitive is linear: True: it is
-# absent too; a node: that instead; False: compute it with zeros.
+# The result of a node with absent (zero) operands, by the linearity of its primitive: True: it is
+# absent too; a node: its replacement; False: it is computed with zeros.
 
 Remainder = Callable[[Node, tuple[Operand, ...]], "Node | bool"]
 

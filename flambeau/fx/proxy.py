@@ -326,10 +326,10 @@ def _instruction(frame: types.FrameType) -> dis.Instruction | None:
 
 @compatibility(is_backward_compatible=True)
 class Proxy:
-    """A value of a traced function. What is done with it is recorded in the graph.
+    """A value of a traced function. The graph records all operations on it.
 
-    Operators, attributes, methods and functions of torch give further proxies. What would need the
-    value raises `TraceError`: conditions, loops, lengths. Make such a value a concrete argument, or
+    Operators, attributes, methods and functions of torch return proxies. Uses of the value itself
+    (conditions, loops, lengths) raise `TraceError`. Make such a value a concrete argument, or
     put the code in a function marked by `torch.fx.wrap`, or in a leaf module.
 
     Example:

@@ -4,7 +4,7 @@ Shapes, strides, loop extents and index expressions are built from these. The tr
 thousands of them, so a general computer-algebra system is far too slow; this module knows just
 integers, polynomials and the four opaque operations shapes need (`//`, `%`, `min`, `max`).
 
-* A `Size` is a plain `int` or a `SizeExpr`. Whatever is constant *is* an `int`.
+* A `Size` is a plain `int` or a `SizeExpr`. Every constant *is* an `int`.
 * An expression is a polynomial with integer coefficients; its atoms are symbols and opaque
   operations. Expressions are interned, so equal structure means the same object: `==` is `is`.
 * `//` and `%` are Python's (floor). A simplification is applied only where it is proven for every

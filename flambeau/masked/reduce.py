@@ -1,6 +1,6 @@
 """Reductions of masked tensors, by the functions of `torch.masked`.
 
-What is masked out takes no part; a result of which nothing was left is masked out itself.
+Masked-out elements are ignored; a result without unmasked elements is masked out itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Matrix products, layers and look-ups of jagged tensors.
 
-What does not sum over the ragged dimension runs on the values: all samples are rows of one product.
-Sums over it run on samples filled up with zeros, which change no bit of a product.
+A product that does not sum over the ragged dimension runs on the values: all samples are rows of
+one product. Sums over it run on samples padded with zeros, which change no bit of a product.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def _highest(x: Tensor) -> Any:
     return math.inf if x.is_floating_point() else torch.iinfo(x.dtype).max
 
 
-# What fills up short samples without changing the result.
+# The padding of short samples, which does not change the result.
 NEUTRAL: dict[str, Callable[[Any], Any]] = {
     "sum": lambda x: 0, "nansum": lambda x: 0, "mean": lambda x: 0, "prod": lambda x: 1,
     "any": lambda x: False, "all": lambda x: True, "count_nonzero": lambda x: 0,

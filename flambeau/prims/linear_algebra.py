@@ -472,7 +472,7 @@ def _eigh_rule(g: Node, y: Node, a: Node) -> Gradients:
         inner = with_diagonal(zeros_like(a), _like(g, a))
     else:
         projected = matmul(adjoint(vectors), g)
-        # What changes vectors of norm 1 at right angles is skew.
+        # A perturbation that preserves orthonormal vectors is skew.
         skew = (projected - adjoint(projected)) * 0.5
         inner = skew / _differences(_like(values, a), a)
         inner = with_diagonal(inner, zeros_like(diagonal(inner)))

@@ -1,10 +1,10 @@
 """`weights_only`: pickles are interpreted here, and only what is allowed is built.
 
 A pickle is a program for a small stack machine (Python's `pickletools` describes it). This machine
-knows the instructions that build data. What a file names is looked up in a table (`names.safe`) and
-among what the caller declared safe; nothing is imported, and nothing else can be called. Work and
-memory are bounded by the length of the program: whatever is copied is charged, keys are checked
-before they are hashed, and there is no recursion.
+implements the instructions that build data. A name in a file is looked up in a table (`names.safe`)
+and among the names that the caller declared safe; nothing is imported, and nothing else can be
+called. Work and memory are bounded by the length of the program: every copy is charged, keys are
+checked before they are hashed, and there is no recursion.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The invariants of a sparse tensor's parts, checked where a program enables it.
 
-Shapes are always checked. What the indices *are* (in range, in order) costs reading them, so it is
-checked only where `check_sparse_tensor_invariants` or an argument says so, as in PyTorch; without
-it a wrong index is found by the operator that reads it.
+Shapes are always checked. The values of indices (in range, in order) are checked only where
+`check_sparse_tensor_invariants` or an argument enables it, as in PyTorch, because that reads all of
+them; without it the operator that reads a wrong index raises.
 """
 
 from __future__ import annotations

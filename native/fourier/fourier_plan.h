@@ -1,5 +1,5 @@
-// What a Fourier transform of one length needs: its passes, roots of unity and, for a length with a
-// large prime factor, the convolution with a chirp that takes the place of passes.
+// The plan of a Fourier transform of one length: its passes, roots of unity and, for a length with
+// a large prime factor, the convolution with a chirp that replaces passes.
 #pragma once
 #include <memory>
 

@@ -136,7 +136,7 @@ T reflect_column(T* head, T* rest, int64_t count, int64_t stride) {
   const T alpha = *head;
   if (below == 0 && imaginary_part(alpha) == 0) return T(0);
   if (largest < std::numeric_limits<R>::min() / std::numeric_limits<R>::epsilon()) {
-    // What divides by these would overflow, and bits are lost: as multiples of `largest`.
+    // Divisions by these would overflow, and bits are lost: scales by `largest`.
     for (int64_t i = 0; i < count; ++i) rest[i * stride] /= largest;
     *head /= largest;
     const T tau = reflect_column(head, rest, count, stride);

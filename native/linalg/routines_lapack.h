@@ -90,7 +90,7 @@ constexpr const char* kRankUnmet =
 
 enum class Contents { kFinite, kInfinite, kNan };
 
-// What the elements of a matrix hold at worst.
+// The worst of a matrix's elements: finite, infinite or NaN.
 template <typename T>
 Contents contents_of(const T* x, int64_t count) {
   using R = RealOf<T>;
@@ -105,8 +105,8 @@ Contents contents_of(const T* x, int64_t count) {
   return Contents::kInfinite;
 }
 
-// What a Hermitian matrix holds in its lower triangle; an infinity beside the diagonal counts as
-// NaN: the iteration cannot go on from either.
+// The same of a Hermitian matrix's lower triangle; an infinity beside the diagonal counts as NaN:
+// the iteration cannot continue from either.
 template <typename T>
 Contents contents_of_triangle(const T* a, int64_t n) {
   Contents worst = Contents::kFinite;

@@ -140,7 +140,7 @@ struct BlockedFullRank : FullRank<T> {
   }
 };
 
-// Which matrices of a batch were solved; threads write to elements of their own.
+// A flag per matrix of a batch that is solved; threads write to elements of their own.
 using Solved = std::vector<uint8_t>;
 
 template <typename T>

@@ -358,7 +358,7 @@ __attribute__((noinline)) const char* run_profiled(const Execution& run, const B
   return error;
 }
 
-// What failed, and how.
+// The name of the failed launch, and the kind of error.
 struct Failure {
   const char* name;
   ErrorKind kind = ErrorKind::Runtime;

@@ -92,7 +92,7 @@ int64_t default_limit() {
   return memory / 8;
 }
 
-// ---- blocks; the lock is held. What must be freed is returned.
+// ---- blocks; the lock is held. Blocks to free are returned.
 
 PackedBlock* release(PackedBlock* block) { return --block->references == 0 ? block : nullptr; }
 

@@ -9,7 +9,7 @@ namespace fb {
 
 struct PackedBlock;  // counted
 
-// What a run does with one of its launches that pack an input.
+// The decision of a run about one of its launches that pack an input.
 struct PackedUse {
   PackedBlock* block = nullptr;  // held; null: the launch writes its temporary, as ever
   bool filled = false;           // the launch is skipped: the block is, or nobody needs it

@@ -209,7 +209,7 @@ T binomial_by_gaps(Generator& generator, T count, T prob) {
   }
 }
 
-// What Stirling's formula for log(k!) lacks: exact below 10, three terms of its series above.
+// The remainder of Stirling's formula for log(k!): exact below 10, three terms of its series above.
 double stirling_remainder(double k) {
   constexpr double kExact[] = {0.0810614667953272,  0.0413406959554092, 0.0276779256849983,
                                0.02079067210376509, 0.0166446911898211, 0.0138761288230707,

@@ -127,7 +127,7 @@ struct Operands {
     if (here.get() != t) copies.emplace_back(t, std::move(here));
     return true;
   }
-  // Which operands are results, only the caller knows.
+  // Only the caller knows the operands that are results, so all storages count as written.
   bool finish(const char* name, bool fine) {
     for (const auto& storage : held) ++storage->writes;
     for (const auto& [original, copy] : copies) {

@@ -1,4 +1,4 @@
-// What the routine files share: the registry's entries and access to a launch's arguments.
+// Shared by the routine files: the registry's entries and access to a launch's arguments.
 #pragma once
 #include <string>
 

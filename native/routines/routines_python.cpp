@@ -8,7 +8,7 @@ namespace fb {
 namespace {
 
 PyObject* callback = nullptr;
-// What the function raised in this thread, until its plan raises it.
+// The function's exception in this thread, until its plan raises it.
 constinit FB_THREAD_LOCAL PyObject* raised[3] = {nullptr, nullptr, nullptr};
 
 PyObject* views_of(const RoutineContext& c, int64_t count) {

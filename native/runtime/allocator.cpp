@@ -382,7 +382,7 @@ int64_t slab_size(int64_t block) {
 // Slow path, lock held.
 bool SmallPool::refill(SizeClass& c, int64_t size) {
   const int64_t bytes = slab_size(size);
-  // What may throw comes first, while there is nothing to lose.
+  // Operations that may throw come first, while nothing can be lost.
   if (c.slabs.size() == c.slabs.capacity()) c.slabs.reserve(2 * c.slabs.size() + 4);
   int64_t taken;
   char* slab = large().allocate(bytes, true, &taken);

@@ -1,4 +1,4 @@
-// What a fork does to the locks of the core: see the table in fork.h.
+// The effect of a fork on the locks of the core: see the table in fork.h.
 #include "runtime/fork.h"
 
 #include <pthread.h>

@@ -14,8 +14,8 @@
 //   thread pool (threads.cpp)           -      reset, and the pool is forgotten with its workers
 //   profiles (profile.cpp)              -      reset, and the profile is forgotten
 //
-// What is taken is never held by a thread that waits for the GIL. Locks of lower levels are taken
-// before those of higher ones, by the fork as by all others. Python's side: flambeau/ir/lock.py.
+// A lock that the fork takes is never held by a thread that waits for the GIL. Locks are taken in
+// the order of their levels, by the fork as by all others. Python's side: flambeau/ir/lock.py.
 #pragma once
 #include <pthread.h>
 #include <unistd.h>

@@ -2,8 +2,8 @@
 // for each other; a log's lock is only ever contended while the events are taken out.
 //
 // An event remembers the event it is inside of, so the tree needs no guessing from times. A profile
-// that ends while events are open leaves them without an end: they end when it does. Whoever ends
-// an event of an earlier profile is ignored, by the profile's number.
+// that ends while events are open leaves them without an end: they end when it does. The end of an
+// event of an earlier profile is ignored, by the profile's number.
 #include "runtime/profile.h"
 
 #include <pthread.h>

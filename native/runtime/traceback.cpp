@@ -1,5 +1,5 @@
-// What a user sees of an error: their own lines, not ours. `hide_internals` cuts the package's own
-// frames off the end of a traceback; `shield` makes a callable of a Python function that does so.
+// Tracebacks that show the user's own lines, not ours. `hide_internals` removes the package's own
+// frames from the end of a traceback; `shield` wraps a Python function in a callable that does so.
 #include "runtime/traceback.h"
 
 #include <structmember.h>
@@ -92,8 +92,8 @@ PyObject* call_with_out(const Shield* shield, PyObject* const* args, size_t flag
   return copy_to_out(shield->out, result.get(), out);
 }
 
-// What the operator behind the function makes the same of: calls with the tensor and `dim=`, else
-// with the tensor alone, where `inplace=False`, which the operator does not have, changes nothing.
+// Passes calls with the tensor and `dim=`, or with the tensor alone, to the operator behind the
+// function, whose result is the same. `inplace=False`, which the operator lacks, is dropped.
 PyObject* call_direct(const Shield* shield, PyObject* const* args, PyObject* names, bool* served) {
   static PyObject* const dim = PyUnicode_InternFromString("dim");
   static PyObject* const inplace = PyUnicode_InternFromString("inplace");

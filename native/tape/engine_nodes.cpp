@@ -1,5 +1,5 @@
-// What a node does when backward reaches it: hooks, the backward of its kind, checks of what user
-// code returned, sums into leaves.
+// The work of a node when backward reaches it: hooks, the backward of its kind, checks of the
+// results of user code, sums into leaves.
 #include <algorithm>
 #include <mutex>
 #include <unordered_map>

@@ -1,4 +1,4 @@
-// What the Python side of autograd needs from the core: autograd.Function's bookkeeping, hooks of
+// The core's functions for the Python side of autograd: autograd.Function's bookkeeping, hooks of
 // tensors, gradient edges, strided views.
 #include <algorithm>
 #include <utility>

@@ -29,9 +29,8 @@ std::vector<PyTypeObject*>& scalar_types() {
 
 Operator reflected(Operator which) { return static_cast<Operator>(static_cast<int>(which) + 1); }
 
-// What an op takes for a foreign operand, a new reference: Python numbers as they are, NumPy
-// scalars as Python numbers, arrays as tensors over their memory. Null without exception: not an
-// operand.
+// Converts a foreign operand of an op, a new reference: Python numbers are unchanged, NumPy scalars
+// become Python numbers, arrays tensors over their memory. Null without exception: not an operand.
 PyObject* operand(PyObject* object) {
   if (PyFloat_CheckExact(object) || PyLong_Check(object) || PyComplex_CheckExact(object) ||
       is_registered_scalar(object)) {

@@ -1,4 +1,4 @@
-// What the files of the Tensor type share among themselves and nobody else needs.
+// Declarations that only the files of the Tensor type share.
 #pragma once
 #include "core.h"
 

@@ -1,5 +1,5 @@
 """Transformations of functions: batches, forward and reverse derivatives, in any nesting.
 
-What the public names of `flambeau.func`, `autograd.forward_ad` and `autograd.functional` do;
+This package implements `flambeau.func`, `autograd.forward_ad` and `autograd.functional`;
 docs/design.md § 10a describes the mechanism.
 """

@@ -567,7 +567,7 @@ class Builder:
         return maximum(1, floordiv(CHUNK_ELEMENTS, maximum(1, per_row)))
 
 
-# What becomes of nodes that are no primitives.
+# Lowering of nodes that are no primitives.
 _FINAL: dict[str, Callable[[Builder, Node], Node]] = {
     REF.name: Builder._read,
     MEMBER.name: Builder._result,

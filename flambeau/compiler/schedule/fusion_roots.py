@@ -141,8 +141,8 @@ def _assign_roles(analysis: Analysis, needed: set[Node]) -> None:
 
 
 def _cost(value: Node, roles: dict[Node, str], cost: dict[Node, int]) -> int:
-    """Cost of one element from fusion roots. What a broadcast repeats is computed once per row or
-    is a fusion root that stays in the cache."""
+    """Cost of one element from fusion roots. A value that a broadcast repeats is computed once per
+    row or is a fusion root that stays in the cache."""
     below = sum([LOAD_COST if i in roles else cost[i] for i in value.inputs])
     if record_of(value).repeats == "dimensions":
         return min(below, 1)
@@ -258,7 +258,7 @@ def _is_expensive(value: Node, analysis: Analysis) -> bool:
 
 
 def _repeats(value: Node, user: Node, analysis: Analysis) -> bool:
-    """Whether a user would compute the value again and again. What does not change along the last
+    """Whether a user would compute the value repeatedly. A value that is constant along the last
     dimension is computed once per row, in an epilogue once per piece of one."""
     if record_of(user).repeats != "dimensions":
         return True

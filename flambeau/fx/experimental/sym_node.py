@@ -30,7 +30,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
 magic_methods: dict[str, Callable[..., Any]] = dict(_OPERATIONS)
 
 SymNode = SymInt
-"""What stands behind a symbolic size: the ragged size of nested tensors is the only one."""
+"""The node of a symbolic size: the ragged size of nested tensors is the only one."""
 
 
 def method_to_operator(method: str) -> Callable[..., Any]:

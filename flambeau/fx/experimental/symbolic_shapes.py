@@ -1,8 +1,8 @@
-"""Questions about symbolic sizes, answered for sizes that are numbers.
+"""Queries of symbolic sizes, for sizes that are numbers.
 
-A recorded program's sizes are symbols of the compiler here, which Python never sees: what Python
-code sees are numbers. So a condition on sizes is always known, nothing is guarded, and a value has
-no free symbols. What would need symbols in Python raises NotImplementedError.
+A recorded program's sizes are symbols of the compiler here, which Python never sees: Python code
+sees numbers. So a condition on sizes is always known, nothing is guarded, and a value has no free
+symbols. Functions that need symbols in Python raise NotImplementedError.
 """
 
 from __future__ import annotations
