@@ -32,7 +32,8 @@ FILES = {title: code for title, code in BLOCKS if title.startswith("flambeau/")}
 PROGRAMS = {  # the program that follows a file
     BLOCKS[i - 1][0]: code for i, (title, code) in enumerate(BLOCKS) if title == "a program"
 }
-OPERATOR, LAYER, OPTIMIZER, PRIMITIVE, TARGET, *TEMPLATE, ROUTINE, ROUTINE_OPERATOR, DEVICE = FILES
+OPERATOR, LAYER, OPTIMIZER, PRIMITIVE, HELPER, SPELLED, TARGET, *OTHERS = FILES
+*TEMPLATE, ROUTINE, ROUTINE_OPERATOR, DEVICE = OTHERS
 NATIVE = {
     found["title"]: found["code"]
     for found in re.finditer(
@@ -93,6 +94,16 @@ def test_operator_with_its_layer(tmp_path: Path) -> None:
     lay_out(folder, {name: FILES[name] for name in (OPERATOR, LAYER)})
     check(folder, "-c", PROGRAMS[OPERATOR])
     check(folder, "-c", PROGRAMS[LAYER])
+
+
+def test_primitive_with_its_function(tmp_path: Path) -> None:
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    lay_out(folder, {name: FILES[name] for name in (HELPER, SPELLED)})
+    check(folder, "-c", PROGRAMS[SPELLED])
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/prims/test_primitives.py"]
+    shown = check(folder, *words, "tests/compiler/test_helpers.py", "-k", "smooth_step or needs")
+    assert re.search(r"\d+ passed", shown), shown
 
 
 def test_template_is_three_files(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ _NAME = re.compile(r"\$([A-Za-z_]\w*)\$?")
 _CALL = re.compile(r"\bfb_[a-z$][\w$]*")
 _IDLE = re.compile(r"\s*(//(?!\$)|$)")
 _GAP = re.compile(r"(?<=\S)  +")
-_HELPER = re.compile(r"//\$ helper (?P<name>\w+)$")
+_HELPER = re.compile(r"//\$ helper (?P<name>\w+)(?: for (?P<kinds>[\w ]+))?$")
 _DIRECTIVE = re.compile(r"\s*//\$\s*(?P<words>.*?)\s*$")
 _FOR = re.compile(r"for (?P<targets>\w+(?:, \w+)*) in (?P<items>\w+)$")
 _IF = re.compile(r"if (?P<name>\w+)$")
@@ -256,6 +256,12 @@ def helpers(file: str, text: str) -> dict[str, Template]:
         name: Template(file, "\n".join(text), first, compact=True)
         for name, (first, text) in parts.items()
     }
+
+
+def declared(text: str) -> dict[str, tuple[str, ...]]:
+    """The helpers of a file that state their kinds themselves: `//$ helper name for f32 f64`."""
+    found = filter(None, map(_HELPER.match, text.splitlines()))
+    return {each["name"]: tuple(each["kinds"].split()) for each in found if each["kinds"]}
 
 
 @functools.cache

@@ -3,16 +3,17 @@
 A helper is called `fb_<stem>_<kind>x<lanes>` (`fb_<stem>_x<lanes>`, if it is for all kinds). Its
 record states the file and the section that hold its text, for which kinds and lane counts that is,
 and the names that it is filled in with beyond those that all texts may use (`library`). Which other
-helpers it needs is what its text calls.
+helpers it needs is what its text calls. A file that is not named here declares its helpers itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from flambeau.compiler.codegen.c.printer.c_reductions import OPERATORS, identity
-from flambeau.compiler.codegen.c.template import Condition, Value
+from flambeau.compiler.codegen.c.template import SUFFIX, Condition, Value, declared
 from flambeau.compiler.targets.description import Target
 from flambeau.ir.dtypes import MINIFLOATS, Minifloat
 from flambeau.ir.kernel import TILE_BLOCK
@@ -336,3 +337,11 @@ for _name, _operator in OPERATORS.items():
     _define(f"tree{_name}", "reduction", _kinds, "tree", _names, names_of=_tree)
     _starts = _identity_of(_name)
     _define(f"push{_name}", "reduction", _kinds, "push", _names, many=False, names_of=_starts)
+
+_FOLDER = Path(__file__).parent
+_RECORDED = {"unit", *(helper.file for records in HELPERS.values() for helper in records)}
+for _path in sorted(_FOLDER.glob(f"*{SUFFIX}")):
+    _file = _path.name.removesuffix(SUFFIX)
+    if _file not in _RECORDED:
+        for _name, _kinds in declared(_path.read_text()).items():
+            _define(_name, _file, _kinds)
