@@ -48,7 +48,7 @@ PACKAGE_LINES = {
     "backends": 924,
     "capture": 1476,
     "compat": 221,
-    "compiler": 15176,
+    "compiler": 15194,
     "core": 1965,
     "cpu": 226,
     "cuda": 248,
