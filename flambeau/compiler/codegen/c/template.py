@@ -260,8 +260,8 @@ def helpers(file: str, text: str) -> dict[str, Template]:
 
 def declared(text: str) -> dict[str, tuple[str, ...]]:
     """The helpers of a file that state their kinds themselves: `//$ helper name for f32 f64`."""
-    found = filter(None, map(_HELPER.match, text.splitlines()))
-    return {each["name"]: tuple(each["kinds"].split()) for each in found if each["kinds"]}
+    headers = filter(None, map(_HELPER.match, text.splitlines()))
+    return {each["name"]: tuple(each["kinds"].split()) for each in headers if each["kinds"]}
 
 
 @functools.cache
