@@ -1,6 +1,6 @@
 """`torch.storage`: the memory behind tensors, and its older form whose elements have a dtype.
 
-`UntypedStorage`, bytes, is what tensors lie in. `TypedStorage` shows those bytes as elements; it is
+`UntypedStorage` holds the bytes of tensors. `TypedStorage` shows those bytes as elements; it is
 deprecated in PyTorch, and here for programs and checkpoints that still name it.
 """
 

@@ -456,7 +456,7 @@ def _check_undefined_tangents(func: Callable[..., Any], inputs: Sequence[Any]) -
 
 
 def _check_batched(outputs: Sequence[Tensor], inputs: Sequence[Any]) -> None:
-    """Two backwards at once, by `vmap`, give what they give one by one."""
+    """Checks that two backwards at once, by `vmap`, give the results of single ones."""
     from flambeau.autograd import grad
 
     targets = [i for i in inputs if _differentiable(i)]
@@ -473,7 +473,7 @@ def _check_batched(outputs: Sequence[Tensor], inputs: Sequence[Any]) -> None:
 
 
 def _check_batched_forward(func: Callable[..., Any], inputs: Sequence[Any]) -> None:
-    """Two tangents at once, by `vmap`, give what they give one by one."""
+    """Checks that two tangents at once, by `vmap`, give the results of single ones."""
     for i, value in enumerate(inputs):
         if not _differentiable(value):
             continue

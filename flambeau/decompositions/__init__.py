@@ -1,4 +1,4 @@
-"""Operators as PyTorch's inner library has them: what they are made of, and their derivatives.
+"""Operators as PyTorch's inner library has them: their decompositions, and their derivatives.
 
 An operator here is one program; in PyTorch many are sequences of others (`linear` is `t` and
 `addmm`). Programs that look inside see PyTorch's operators all the same: dispatch modes, the names

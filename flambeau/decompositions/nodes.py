@@ -173,7 +173,7 @@ def view_of(origin: Any, targets: tuple[int, ...], inplace: bool) -> View:
     Returns:
         The class; per input the number of the node's own edge (or None), or None where inputs are
         nodes inside of the call; whether the results have several nodes; and the numbers of the
-        edges in the order in which what they lead to is released.
+        edges in the order in which their targets are released.
     """
     if origin.source.overload is None:  # a gradient that is differentiated again
         order = tuple(range(len(targets)))

@@ -1,4 +1,4 @@
-"""Constraints: the sets that parameters and samples lie in, with `check(value)`.
+"""Constraints: the sets of valid parameters and samples, with `check(value)`.
 
 >>> positive.check(torch.tensor([-1.0, 2.0]))
 tensor([False,  True])
@@ -50,7 +50,7 @@ __all__ = [
 
 
 class Constraint:
-    """A set of values: `check` says which elements (or events) lie in it.
+    """A set of values: `check` returns which elements (or events) are in it.
 
     Args of the class: `is_discrete` whether the set is countable, `event_dim` how many rightmost
     dimensions one event has.
@@ -174,7 +174,7 @@ class _IndependentConstraint(Constraint):
 
 
 class MixtureSameFamilyConstraint(Constraint):
-    """The support of a mixture: that of its components, whatever the component.
+    """The support of a mixture: that of its components, regardless of the component.
 
     Example:
         >>> MixtureSameFamilyConstraint(positive)

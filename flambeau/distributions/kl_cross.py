@@ -23,7 +23,7 @@ from flambeau.distributions.pareto import Pareto
 from flambeau.distributions.uniform import Uniform
 from flambeau.distributions.utils import EULER
 
-# p has mass where q has none, whatever the parameters.
+# p has mass where q has none, regardless of the parameters.
 OUTSIDE: tuple[tuple[type, tuple[type, ...]], ...] = (
     (Beta, (Pareto,)),
     (ContinuousBernoulli, (Pareto,)),

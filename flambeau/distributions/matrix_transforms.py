@@ -54,7 +54,7 @@ def _at_least(count: int, shape: Any) -> Any:
 
 
 class StickBreakingTransform(_OfEvents):
-    """From n - 1 real numbers to n probabilities: each takes a share of what is left.
+    """From n - 1 real numbers to n probabilities: each takes a share of the remainder.
 
     A number x_k takes sigmoid(x_k - log(n - k)) of the rest (Carpenter et al., "Stan", 2017), so
     that zeros give equal probabilities.

@@ -1,6 +1,6 @@
 """`torch.fx`: programs as graphs of calls that Python code can read and change.
 
-`symbolic_trace` runs a function with proxies and records what it does. The graph can be changed,
+`symbolic_trace` runs a function with proxies and records its operations. The graph can be changed,
 and its `GraphModule` runs Python source generated from it, over the same operators as before.
 """
 

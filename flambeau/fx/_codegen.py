@@ -1,4 +1,4 @@
-"""`CodeGen`: the Python source of a graph, and what it puts around inputs and outputs."""
+"""`CodeGen`: the Python source of a graph, and its conversions of inputs and outputs."""
 
 from __future__ import annotations
 
@@ -395,7 +395,7 @@ class CodeGen:
     def gen_fn_def(
         self, free_vars: list[str], maybe_return_annotation: str, *, expanded_def: bool = False
     ) -> str:
-        """The head of the function, and what it does before the first node.
+        """The head of the function, and its statements before the first node.
 
         Args:
             free_vars: its parameters, as text.

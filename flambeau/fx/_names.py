@@ -81,7 +81,7 @@ def _is_from_torch(obj: object) -> bool:
 
 
 class _Namespace:
-    """Names that are taken, and what they stand for."""
+    """Names in use, and the objects that they name."""
 
     def __init__(self) -> None:
         self._obj_to_name: dict[Any, str] = {}
@@ -92,7 +92,7 @@ class _Namespace:
         """A new name.
 
         Args:
-            candidate: what it should look like.
+            candidate: the preferred name.
             obj: the object to name, whose name is then fixed; None: no object.
         """
         if obj is not None and obj in self._obj_to_name:

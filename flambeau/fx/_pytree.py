@@ -47,7 +47,7 @@ def tree_flatten_spec(pytree: Any, spec: TreeSpec) -> list[Any]:
 
     Args:
         pytree: the containers.
-        spec: the structure: what it does not have is left out.
+        spec: the structure: parts that it lacks are left out.
 
     Raises:
         RuntimeError: a type that is not registered.

@@ -1,4 +1,4 @@
-"""`Tracer` and `symbolic_trace`: a function is run with proxies, and what it does is recorded."""
+"""`Tracer` and `symbolic_trace`: run a function with proxies and record its operations."""
 
 from __future__ import annotations
 

@@ -581,7 +581,7 @@ class GraphModule(Module):
     # ------------------------------------------------------------------------ hooks
     @contextlib.contextmanager
     def _set_replace_hook(self, f: Callable[..., Any]) -> Iterator[None]:
-        """A `with` block in which a function hears of replaced nodes."""
+        """A `with` block in which a function is called for every replaced node."""
         self._register_replace_node_hook(f)
         try:
             yield

@@ -275,7 +275,7 @@ def _add_node(error: Exception, node: Node) -> None:
 
 @compatibility(is_backward_compatible=True)
 class Transformer(Interpreter):
-    """An interpreter whose values are proxies: what it does becomes another graph.
+    """An interpreter whose values are proxies: its operations become another graph.
 
     Args:
         module: the module to transform.

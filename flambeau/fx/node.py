@@ -387,7 +387,7 @@ class Node:
         """Lets the users of this node read another one.
 
         Args:
-            replace_with: what they read instead.
+            replace_with: the node that they read instead.
             delete_user_cb: called with each user; False leaves it as it is.
             propagate_meta: whether the new node takes over `meta`, which must be empty there.
 

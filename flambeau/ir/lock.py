@@ -89,7 +89,7 @@ def late(name: str) -> Any:
 
 
 def loaded(name: str) -> Any:
-    """A module that is loaded completely, or None: nobody has used it yet."""
+    """A module that is loaded completely, or None: it is unused so far."""
     module = sys.modules.get(name)
     if module is None or getattr(module.__spec__, "_initializing", False):
         return None

@@ -52,7 +52,7 @@ class PlanError(ValueError):
 
 
 def print_plan(spec: PlanSpec, execution: Execution | None = None) -> str:
-    """A plan, and what it was compiled to, as text."""
+    """A plan, and its compiled launches, as text."""
     return "\n".join(text for text, _ in _plan_lines(spec, execution)) + "\n"
 
 

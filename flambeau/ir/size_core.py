@@ -140,7 +140,7 @@ class SizeExpr:
 Size: TypeAlias = int | SizeExpr
 Monomial: TypeAlias = tuple[SizeExpr, ...]
 Terms: TypeAlias = dict[Monomial, int]
-Polynomial: TypeAlias = Mapping[Monomial, int]  # of an expression: nobody may change it
+Polynomial: TypeAlias = Mapping[Monomial, int]  # of an expression: immutable
 Bounds: TypeAlias = Mapping[str, tuple[int, Size | None]]
 
 _SUMS: Table[frozenset[tuple[Monomial, int]], SizeExpr] = Table()

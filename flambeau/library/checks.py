@@ -52,7 +52,7 @@ def opcheck(
         atol, rtol: of the comparison of compiled results; None: bits are compared.
 
     Returns:
-        Per check "SUCCESS", or what it raised.
+        Per check "SUCCESS", or its exception.
 
     Raises:
         OpCheckError: a check failed.

@@ -238,7 +238,7 @@ class LOBPCG:
 
         Args:
             drop: how small an eigenvalue next to the largest has its direction left out; where 0,
-                small ones are raised, so that another round makes a direction of what is left.
+                small ones are raised, so that another round turns the remainder into a direction.
         """
         sizes = self._gram(vectors, vectors).diagonal()
         largest = float(sizes.max()) if sizes.numel() else 0.0

@@ -20,7 +20,7 @@ class StorageWeakRef:
     """A reference that does not hold a storage; equal for equal storages.
 
     Args:
-        storage: what it refers to.
+        storage: the storage that it refers to.
     """
 
     def __init__(self, storage: Any) -> None:

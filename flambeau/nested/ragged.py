@@ -230,7 +230,7 @@ _known: weakref.WeakValueDictionary[tuple[int, int], Ragged] = weakref.WeakValue
 def ragged_of(
     offsets: Any, lengths: Any = None, shortest: int | None = None, longest: int | None = None
 ) -> Ragged:
-    """The `Ragged` of these offset tensors: one object as long as somebody holds it."""
+    """The `Ragged` of these offset tensors: one object as long as it is referenced."""
     key = (id(offsets), id(lengths))
     ragged = _known.get(key)  # it holds the tensors, so their addresses are not given to others
     if ragged is None:
@@ -240,7 +240,7 @@ def ragged_of(
 
 
 def ragged_from_lengths(counts: Sequence[int], device: Any = None) -> Ragged:
-    """The `Ragged` of parts that lie behind each other."""
+    """The `Ragged` of consecutive parts."""
     ends = [0, *itertools.accumulate(counts)]
     offsets = torch.tensor(ends, dtype=torch.int64, device=device)
     spans = list(zip(ends, counts, strict=False))

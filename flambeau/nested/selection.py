@@ -15,7 +15,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """Selects the elements of every sample (a vector) where its mask is True: (B, n) -> (B, fewer).
 
     Raises:
-        ValueError: samples do not lie behind each other.
+        ValueError: samples are not contiguous.
         RuntimeError: samples are no vectors, or the mask is not bool or of another shape.
     """
     if input._ragged_idx != 1 or not input.is_contiguous():

@@ -128,7 +128,7 @@ def to_jagged(x: Tensor, raggeds: dict[tuple[int, ...], Ragged], dim: int = 0) -
 
 
 def from_jagged(x: Tensor) -> Tensor:
-    """A jagged tensor in the layout `torch.strided`; a view where samples lie behind each other."""
+    """A jagged tensor in the layout `torch.strided`; a view where samples are contiguous."""
     if x._ragged_idx == 1 and x.is_contiguous():
         return strided(x._kept.reshape(-1), x._shapes_of_parts())
     return strided_of(x._parts())

@@ -170,7 +170,7 @@ class JaggedTensor(NestedTensor):
         return steps if dim is None else steps[_checked(dim, self.dim())]
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
-        """Whether samples lie behind each other in row-major order."""
+        """Whether samples are consecutive in memory, in row-major order."""
         del memory_format
         return self._ragged.lengths is None and bool(self._kept.is_contiguous())
 
@@ -183,7 +183,7 @@ class JaggedTensor(NestedTensor):
         d = self._ragged_idx - 1
         return tuple(self._kept.narrow(d, begin, n) for begin, n in self._ragged.spans)
 
-    # ------------------------------------------------------------------ what it is made of
+    # ------------------------------------------------------------------ parts
     def values(self) -> Tensor:
         """The rows of all samples: (..., sum of lengths, ...); differentiable."""
         return self._kept.view_as(self._kept) if self._kept.requires_grad else self._kept
@@ -319,7 +319,7 @@ class StridedTensor(NestedTensor):
         )
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
-        """True: samples lie behind each other."""
+        """True: samples are consecutive in memory."""
         del memory_format
         return True
 

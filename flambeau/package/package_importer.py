@@ -31,7 +31,7 @@ class PackageImporter(Importer):
 
     Args:
         file_or_buffer: a path or a binary file.
-        module_allowed: says of modules of the environment whether they may be imported.
+        module_allowed: returns whether a module of the environment may be imported.
 
     Raises:
         ImportError: a module that is not allowed.

@@ -496,7 +496,7 @@ def _eig_rule(g: Node, y: Node, a: Node) -> Gradients:
 
 
 def _svd_rule(g: Node, y: Node, a: Node) -> Gradients:
-    # Vectors of no singular value are any basis of what is left: nothing should depend on them.
+    # Vectors of no singular value are any basis of the complement: nothing should depend on them.
     u, s, vh = svd(a, y.attribute("full_matrices", False))
     least = minimum(*a.shape[-2:])
     u, vh = shape.slice(u, u.ndim - 1, 0, least), shape.slice(vh, vh.ndim - 2, 0, least)

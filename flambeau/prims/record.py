@@ -56,7 +56,7 @@ class Read(NamedTuple):
     Attributes:
         operand: number of the operand.
         place: element of the operand.
-        bounded: operand dimensions whose index may lie outside; the element is this one only if
+        bounded: operand dimensions whose index may be out of range; the element is this one only if
             all of them are inside, otherwise the next candidate decides.
     """
 
@@ -194,7 +194,7 @@ class Routine(NamedTuple):
         epilogue: (node) -> extents of the loops in which an epilogue may follow its results; None:
             none may.
         several: whether one launch may write a result to several buffers.
-        last_axis: whether it works along the last dimension, whatever its `axis` is.
+        last_axis: whether it works along the last dimension, regardless of its `axis`.
         matrices: whether its operands are matrices, whose batches it addresses by strides.
         square: whether its first operand is a batch of square matrices.
         narrow: whether it reads bfloat16 operands as they are, where a target multiplies pairs.

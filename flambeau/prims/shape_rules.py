@@ -181,7 +181,7 @@ def broadcast_view(
 def reshape_view(
     y: Node, strides: Shape, offset: Size, restride: Restride
 ) -> tuple[Shape, Size] | None:
-    """Where dimensions that are joined lie one after the other."""
+    """The view of joined dimensions that are adjacent in memory."""
     carried = restride(y.inputs[0].shape, strides, y.shape)
     return None if carried is None else (carried, offset)
 

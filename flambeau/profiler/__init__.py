@@ -1,6 +1,6 @@
 """`torch.profiler`: what a program spends its time and memory on, by operator, kernel and line.
 
-`docs/perf.md` shows how to read what it finds.
+`docs/perf.md` shows how to read its results.
 """
 
 from __future__ import annotations

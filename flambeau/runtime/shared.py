@@ -89,7 +89,7 @@ def leave_files_at_exit() -> None:
 
 
 def _leave_files() -> None:
-    """Leaves all files; the main process removes those that it made and nobody took."""
+    """Closes all files; the main process removes those that it created and no process opened."""
     from multiprocessing import parent_process
 
     _core._leave_shared_files()

@@ -112,11 +112,11 @@ class Wrapper(_core.Tensor):  # type: ignore[misc]
         return dual(self.level, view(self.value), view(self.tangent))
 
     def is_conj(self) -> bool:
-        """Whether what is inside is a view of conjugates."""
+        """Whether the wrapped value is a view of conjugates."""
         return bool(self.value.is_conj())
 
     def is_neg(self) -> bool:
-        """Whether what is inside is a view of negatives."""
+        """Whether the wrapped value is a view of negatives."""
         return bool(self.value.is_neg())
 
     def resolve_conj(self) -> Any:

@@ -75,7 +75,7 @@ def get_unique_attr_name_in_module(mod_traced: GraphModule, name: str) -> str:
 
     Args:
         mod_traced: the module.
-        name: what it should look like.
+        name: the preferred name.
     """
     name = re.sub("[^0-9a-zA-Z_]+", "_", name)
     if name[0].isdigit():

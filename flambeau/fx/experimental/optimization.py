@@ -37,7 +37,7 @@ def _parent_name(target: str) -> tuple[str, str]:
 def matches_module_pattern(
     pattern: Iterable[type], node: Node, modules: dict[str, torch.nn.Module]
 ) -> bool:
-    """Whether a node and what it reads call modules of two types.
+    """Whether a node and its operand call modules of two types.
 
     Args:
         pattern: the types: of the first module, and of the one that reads it.
@@ -141,7 +141,7 @@ def extract_subgraph(
     Args:
         orig_module: has the submodules that they call.
         nodes: the nodes, in order.
-        inputs: what they read from outside.
+        inputs: the values that they read from outside.
         outputs: those whose values are returned.
     """
     graph = Graph()

@@ -1,4 +1,4 @@
-"""Types of nodes by the signatures of what they call."""
+"""Types of nodes by the signatures of the functions that they call."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ class SymIntSymbolicContext(SymbolicContext):
     """How a number is treated.
 
     Attributes:
-        constraint: what it has to be.
+        constraint: the condition that it must satisfy.
     """
 
     constraint: Any = None

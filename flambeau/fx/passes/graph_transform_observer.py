@@ -25,7 +25,7 @@ class GraphTransformObserver:
     Args:
         gm: the module.
         passname: the name of the pass.
-        subsystem: what it is part of.
+        subsystem: the component that it is part of.
         log_url: a folder for drawings; None: none are made.
 
     Example:

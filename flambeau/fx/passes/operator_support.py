@@ -29,7 +29,7 @@ IsNodeSupported = Callable[[Mapping[str, torch.nn.Module], Node], bool]
 
 @compatibility(is_backward_compatible=False)
 class OperatorSupportBase(abc.ABC):
-    """Says of a node whether it is supported."""
+    """Checks whether a node is supported."""
 
     @abc.abstractmethod
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: Node) -> bool:

@@ -18,7 +18,7 @@ __all__ = ["Partition", "split_module", "split_module_simple"]
 
 @compatibility(is_backward_compatible=True)
 class Partition:
-    """One part: its nodes, what it reads and gives, and the parts that it needs.
+    """One part: its nodes, inputs and outputs, and the parts that it depends on.
 
     Args:
         name: the part's name.
@@ -167,7 +167,7 @@ class _Splitter:
         return GraphModule(attributes, graph)
 
     def _original_order(self, order: list[str]) -> list[str]:
-        """By the last node of each part, as far as what they need allows."""
+        """By the last node of each part, as far as dependencies allow."""
         position = {node.name: index for index, node in enumerate(self.m.graph.nodes)}
         last = {name: position[self.partitions[name].node_names[-1]] for name in order}
         remaining, done = list(order), []

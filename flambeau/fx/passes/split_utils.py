@@ -55,7 +55,7 @@ class Component:
         order: its number.
         name: its tag.
         input_placeholders: its inputs.
-        orig_inputs: what they are in the whole graph.
+        orig_inputs: the same values in the original graph.
         orig_outputs: its results in the whole graph.
         getattr_maps: reads of attributes in the whole graph -> in the part.
         constructor_args: not used.

@@ -99,7 +99,7 @@ class FxNetAccFusionsFinder:
         Attributes:
             top_node_idx: the index of the first of them.
             nodes: all of them.
-            inputs: what they read from outside.
+            inputs: the values that they read from outside.
             nodes_need_process: those whose inputs and users were not looked at.
         """
 
@@ -197,7 +197,7 @@ class FxNetAccFusionsFinder:
 
 
 def _sorted_graph(gm: GraphModule, stable: bool) -> GraphModule:
-    """Gives a module a graph whose nodes come behind what they read."""
+    """Gives a module a graph whose nodes follow their operands."""
     old = list(gm.graph.nodes)
     order = {node: index for index, node in enumerate(old)}
     waiting = {node: len(node.all_input_nodes) for node in old}
@@ -228,7 +228,7 @@ def _sorted_graph(gm: GraphModule, stable: bool) -> GraphModule:
 
 @compatibility(is_backward_compatible=False)
 def stable_topological_sort(gm: GraphModule) -> GraphModule:
-    """Sorts nodes behind what they read, and changes the order no more than that.
+    """Sorts nodes behind their operands, and changes the order no more than that.
 
     Args:
         gm: the module, which gets a new graph.
@@ -238,7 +238,7 @@ def stable_topological_sort(gm: GraphModule) -> GraphModule:
 
 @compatibility(is_backward_compatible=False)
 def legalize_graph(gm: GraphModule) -> GraphModule:
-    """Sorts nodes behind what they read, breadth first.
+    """Sorts nodes behind their operands, breadth first.
 
     Args:
         gm: the module, which gets a new graph.

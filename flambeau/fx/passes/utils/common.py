@@ -31,7 +31,7 @@ class HolderModule(torch.nn.Module):
 def lift_subgraph_as_module(
     gm: GraphModule, subgraph: Graph, comp_name: str = "", class_name: str = "GraphModule"
 ) -> tuple[GraphModule, dict[str, str]]:
-    """A graph as a module of its own, with what it uses of another module.
+    """A graph as a module of its own, with the attributes that it reads of another module.
 
     Args:
         gm: the module that has the submodules and attributes.

@@ -24,9 +24,9 @@ class SourcePartition:
     Attributes:
         nodes: all of them.
         source: the module's class, or the function.
-        input_nodes: what they read from outside.
+        input_nodes: the nodes that they read from outside.
         output_nodes: those that are read outside.
-        params: reads of parameters among what they read.
+        params: reads of parameters among their operands.
     """
 
     nodes: list[Node]
@@ -42,7 +42,7 @@ def get_source_partitions(
     wanted_sources: list[Any],
     filter_fn: Callable[[Node], bool] | None = None,
 ) -> dict[Any, list[SourcePartition]]:
-    """Groups of nodes by what they come from.
+    """Groups of nodes by the module or function that they come from.
 
     Args:
         graph: the graph; its nodes have `meta["source_fn_stack"]` or `meta["torch_fn"]`.
