@@ -72,3 +72,11 @@ def test_mistakes_in_a_file_of_helpers():
         helpers("t.c.in", "//$ helper a\nint a;\n\n//$ helper a\n")
     with pytest.raises(TemplateError, match=r"t\.c\.in:3: unknown name 'x'"):
         helpers("t.c.in", "// text\n//$ helper a\nint $x;\n")["a"].render({})
+
+
+def test_functions_that_a_kernel_calls_often_are_its_own():
+    """Under the symbol of a kernel their names look like helpers'."""
+    text = "static f32x8 fb_kernel_often_pow_f32x8(f32x8 a, f32x8 b) { return fb_pow_f32x8(a, b); }"
+    source = render([("fb_7295b34b0aa23fb1", text)], targets.TARGETS["avx2"])
+    assert "fb_7295b34b0aa23fb1_often_pow_f32x8(f32x8 a" in source
+    assert source.count("fb_pow_f32x8(") >= 2

@@ -84,8 +84,8 @@ def render(kernels: Sequence[tuple[str, str]], target: Target) -> str:
         target: whose instructions helpers use.
     """
     shared: dict[str, str] = {}
-    bodies = [_OWN.sub(symbol, _shared_apart(text, shared)) for symbol, text in kernels]
-    return _unit(list(shared.values()), bodies, target)
+    apart = [(symbol, _shared_apart(text, shared)) for symbol, text in kernels]
+    return _unit(list(shared.values()), apart, target)
 
 
 def separate(text: str) -> tuple[str, dict[str, str]]:
@@ -104,8 +104,7 @@ def render_linked(
         functions: definitions of shared functions that they call, by name.
         target: whose instructions helpers use.
     """
-    bodies = [_OWN.sub(symbol, text) for symbol, text in kernels]
-    return _unit(_declared(functions, ()), bodies, target)
+    return _unit(_declared(functions, ()), kernels, target)
 
 
 def objects_of(functions: dict[str, str]) -> list[str]:
@@ -133,9 +132,10 @@ def _declared(functions: dict[str, str], defined: Collection[str]) -> list[str]:
     ]
 
 
-def _unit(shared: list[str], bodies: list[str], target: Target) -> str:
-    """A translation unit of functions and of kernels that call them."""
-    body = "\n".join([*shared, *bodies])
-    helpers = library.definitions(library.calls_in(body), target)
+def _unit(shared: list[str], kernels: Sequence[tuple[str, str]], target: Target) -> str:
+    """A translation unit of functions and of kernels that call them, under their symbols."""
+    calls = library.calls_in("\n".join([*shared, *(text for _, text in kernels)]))
+    body = "\n".join([*shared, *(_OWN.sub(symbol, text) for symbol, text in kernels)])
+    helpers = library.definitions(calls, target)
     types = library.types_in(body).union(*(helper.types for helper in helpers))
     return "\n".join([library.head(types), *(helper.text for helper in helpers), body])
