@@ -447,7 +447,7 @@ def plan_of_stream(
         return specify(seen)
 
     numbers = numbers_of(tensors, own)
-    plan = plan_of(Program(specify_anew, numbers, name, history, recorded.tuned))
+    plan = plan_of(Program(specify_anew, numbers, history, name, recorded.tuned))
     history.hints = [*history.hints, numbers][-_MAX_HINTS:]
     for watcher in _watchers:
         watcher.append(StreamReport(records, numbers, plan))

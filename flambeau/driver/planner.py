@@ -12,7 +12,6 @@ What Python knows of a Plan hangs on the Plan alone: when the core's cache evict
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flambeau import _core
@@ -49,15 +48,14 @@ class SourceCall(NamedTuple):
     call: Call
 
 
-@dataclass
-class Program:
+class Program(NamedTuple):
     """Something that has a Plan.
 
     Attributes:
         specify: traces it for these values of its symbols.
         numbers: the present values of its symbols, in the order of the registers.
-        name: under what the Plan is stored; None: it is not.
         budget: of the Plans of its signature.
+        name: under what the Plan is stored; None: it is not.
         tuned: whether tunable calls are measured when the Plan is compiled.
         structure: the type of results with named fields.
         call: whose call it is of, if it is one.
@@ -65,8 +63,8 @@ class Program:
 
     specify: Callable[[list[int]], Specification]
     numbers: list[int]
+    budget: Budget
     name: str | None = None
-    budget: Budget = field(default_factory=Budget)
     tuned: bool = False
     structure: Callable[[], Any] | None = None
     call: SourceCall | None = None
@@ -264,7 +262,7 @@ class Source:
         present = numbers_of(call)
         name, own = self._name(call, present), SourceCall(self, call)
         return plan_of(
-            Program(specify, present, name, self.budget, self.tuned, self.structure, own)
+            Program(specify, present, self.budget, name, self.tuned, self.structure, own)
         )
 
     def _name(self, call: Call, numbers: list[int]) -> str | None:

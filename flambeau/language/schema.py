@@ -13,7 +13,6 @@ schema's. What a kind means at a call is the native core's and `dispatch`'s matt
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import CO_VARARGS
 from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
 from flambeau.ir.failure import failure
@@ -192,7 +191,7 @@ def annotated_schema(body: Callable[..., Any], name: str, results: str = "") -> 
     ]
     if code.co_kwonlyargcount:
         parts.insert(code.co_argcount, "*")
-    if code.co_flags & CO_VARARGS:
+    if code.co_flags & 0x04:  # inspect.CO_VARARGS, without that module
         key = code.co_varnames[len(names)]
         parts.insert(code.co_argcount, _annotated_kind(f"Sequence[{annotations[key]}]") + f" {key}")
     return f"{name}({', '.join(parts)}) -> {_annotated_results(annotations['return'], results)}"

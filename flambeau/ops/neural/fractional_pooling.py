@@ -123,7 +123,15 @@ def _define_inner(name: str, count: int) -> OpDefinition:
     def inner(*arguments: Any) -> tuple[Node, Node]:
         return _pooled(*arguments)
 
-    inner.__doc__ = f"""`nn.functional.{name}` of samples (N, C, *S), from checked arguments."""
+    last = 2**count - 1
+    inner.__doc__ = f"""`nn.functional.{name}` of samples (N, C, *S), from checked arguments.
+
+    Example:
+        >>> x = torch.arange({last + 1}.0).reshape(1, 1, {", ".join("2" * count)})
+        >>> draws = torch.rand(1, 1, {count})
+        >>> [y.item() for y in torch.ops.aten.{name}(x, [2] * {count}, [1] * {count}, draws)]
+        [{last}.0, {last}]
+    """
     text = "Tensor self, int[] kernel_size, int[] output_size, Tensor random_samples"
     samples = lambda: [sample(T(*shape), *sizes, drawn)]  # noqa: E731
     return op(f"{name}({text}) -> (Tensor, Tensor)", where="ops.aten", samples=samples)(inner)
