@@ -11,8 +11,10 @@ Tensor = Any
 
 
 @composes("private._lstm_step")
-def _lstm_step(from_input: Tensor, from_state: Tensor, memory: Tensor, bias: Any) -> Any:
-    if bias is not None:
+def _lstm_step(
+    from_input: Tensor, from_state: Tensor, memory: Tensor, bias: Any, saving: bool
+) -> Any:
+    if bias is not None or saving:
         return NotImplemented
     gates = aten.add_(from_state, from_input)
     enter, forget, cell, leave = aten.unsafe_split(gates, gates.shape[-1] // 4, 1)
@@ -23,8 +25,10 @@ def _lstm_step(from_input: Tensor, from_state: Tensor, memory: Tensor, bias: Any
 
 
 @composes("private._gru_step")
-def _gru_step(from_input: Tensor, from_state: Tensor, hidden: Tensor, bias: Any) -> Tensor:
-    if bias is not None:
+def _gru_step(
+    from_input: Tensor, from_state: Tensor, hidden: Tensor, bias: Any, saving: bool
+) -> Tensor:
+    if bias is not None or saving:
         return NotImplemented
     size = from_input.shape[-1] // 3
     inputs, states = [aten.unsafe_split(x, size, 1) for x in (from_input, from_state)]

@@ -17,26 +17,10 @@ from flambeau.language.layout import same
 from flambeau.language.promotion import CATEGORY
 from flambeau.language.samples import ErrorSample, Sample, T, sample
 from flambeau.language.schema import Tensor
-from flambeau.ops.common import (
-    columns,
-    dtype_name,
-    normalise_dim,
-    same_sizes,
-    shown,
-    static_size,
-)
-from flambeau.ops.indexing.slices import select
+from flambeau.ops.common import columns, normalise_dim, same_sizes, shown, static_size
 from flambeau.ops.linear.complex_products import product_along
-from flambeau.ops.linear.factorisations import check_kernel, check_matrices, svdvals, values_of
-from flambeau.ops.linear.solutions import check_same_dtype, inv_ex, inverted, solved
-from flambeau.ops.pointwise.binary import div, mul
-from flambeau.ops.pointwise.bits import bitwise_and
-from flambeau.ops.pointwise.choice import where
-from flambeau.ops.pointwise.compare import eq
-from flambeau.ops.pointwise.pointwise import abs as magnitude
-from flambeau.ops.reduction.linalg_norms import matrix_norm
-from flambeau.ops.reduction.reduce import sum as total
-from flambeau.ops.shape.views import unsqueeze
+from flambeau.ops.linear.factorisations import check_kernel, check_matrices, values_of
+from flambeau.ops.linear.solutions import check_same_dtype, inverted, solved
 from flambeau.prims import linear_algebra as la
 
 _MATRICES = "f32 f64 c64 c128"
@@ -115,7 +99,7 @@ def matrix_exp(self: Tensor) -> Any:
 @op(
     where="linalg",
     out=True,
-    composite=True,
+    host=True,
     samples=_square_samples,
     dtypes=_MATRICES,
     autocast="float32",
@@ -132,6 +116,7 @@ def cond(self: Tensor, p: Any = None) -> Any:
         >>> torch.linalg.cond(torch.eye(2))
         tensor(1.)
     """
+    _check_tensor("linalg.cond", self)
     if self.ndim < 2:
         problem = "linalg.cond: The input tensor A must have at least 2 dimensions."
         raise failure(RuntimeError, "cond", problem, f"its shape is {list(self.shape)}")
@@ -140,19 +125,20 @@ def cond(self: Tensor, p: Any = None) -> Any:
     if p not in (None, 1, -1, 2, -2, math.inf, -math.inf, "fro", "nuc"):
         problem = f"linalg.cond got an invalid norm type: {p}"
         raise failure(RuntimeError, "cond", problem, "see its orders")
-    if 0 in self.shape and CATEGORY[dtype_name(self)] >= 2:
-        return magnitude(total(self, (-2, -1)))
+    if not self.numel() and (self.is_floating_point() or self.is_complex()):
+        return self.new_zeros(self.shape[:-2]).abs()
     if p is None or p in (2, -2):
-        sizes = svdvals(self)
-        greatest, least = select(sizes, -1, 0), select(sizes, -1, -1)
-        return div(least, greatest) if p == -2 else div(greatest, least)
-    inverse, info = inv_ex(self)
+        sizes = REGISTRY["linalg.svdvals"].native(self)
+        greatest, least = sizes[..., 0], sizes[..., -1]
+        return least / greatest if p == -2 else greatest / least
+    inverse, info = REGISTRY["linalg.inv_ex"].native(self)
+    norm, where = REGISTRY["linalg.matrix_norm"].native, REGISTRY["where"].native
     if p == "nuc":  # singular values of infinities are NaN
-        of_matrix = eq(unsqueeze(unsqueeze(info, -1), -1), 0)
-        regular = bitwise_and(of_matrix, eq(inverse, inverse))
-        return mul(matrix_norm(self, p), matrix_norm(where(regular, inverse, math.inf), p))
-    value = mul(matrix_norm(self, p), matrix_norm(inverse, p))
-    return where(bitwise_and(eq(info, 0), eq(value, value)), value, math.inf)
+        regular = (info[..., None, None] == 0) & (inverse == inverse)
+        return norm(self, p) * norm(where(regular, inverse, math.inf), p)
+    value = norm(self, p) * norm(inverse, p)
+    usual = (info == 0) & (value == value)
+    return where(usual, value, value.new_full((), math.inf))
 
 
 # ------------------------------------------------------------------------------------ determinants

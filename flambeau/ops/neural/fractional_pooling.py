@@ -14,8 +14,9 @@ from flambeau import prims
 from flambeau.ir.failure import failure
 from flambeau.ir.node import Node
 from flambeau.ir.size import Size, prod
-from flambeau.language.definition import OpDefinition, op
+from flambeau.language.definition import op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
+from flambeau.language.schema import Tensor
 from flambeau.ops.common import normalise_dim, shown
 from flambeau.ops.neural.convolution import numbers
 
@@ -47,9 +48,17 @@ def _starts(drawn: Node, size: Size, out: int, kernel: int) -> Node:
     return prims.where(prims.eq(place, prims.full_like(out - 1, place)), last, starts)
 
 
-def _pooled(
-    input: Node, kernel_size: Sequence[int], output_size: Sequence[int], random_samples: Node
-) -> tuple[Node, Node]:
+@op(
+    name="_fractional_max_pool",
+    where="private",
+    samples=lambda: [
+        sample(T(2, 3, 5, 6), T(2, 3, 2, low=0.0, high=1.0, grad=False), (2, 2), (3, 3))
+    ],
+)
+def pooled(
+    input: Tensor, random_samples: Tensor, kernel_size: Sequence[int], output_size: Sequence[int]
+) -> tuple[Tensor, Tensor]:
+    """Maxima of (N, C, *S) and their flat positions, from checked arguments."""
     count = len(kernel_size)
     lead, sizes = input.shape[:2], input.shape[2:]
     places, elements = math.prod(output_size), math.prod(kernel_size)
@@ -116,30 +125,8 @@ def _sizes(
     return kernels, outs
 
 
-def _define_inner(name: str, count: int) -> OpDefinition:
-    shape, sizes = (2, 3, *(5, 6, 7)[:count]), ((2,) * count, (3,) * count)
-    drawn = T(2, 3, count, low=0.0, high=1.0, grad=False)
-
-    def inner(*arguments: Any) -> tuple[Node, Node]:
-        return _pooled(*arguments)
-
-    last = 2**count - 1
-    inner.__doc__ = f"""`nn.functional.{name}` of samples (N, C, *S), from checked arguments.
-
-    Example:
-        >>> x = torch.arange({last + 1}.0).reshape(1, 1, {", ".join("2" * count)})
-        >>> draws = torch.rand(1, 1, {count})
-        >>> [y.item() for y in torch.ops.aten.{name}(x, [2] * {count}, [1] * {count}, draws)]
-        [{last}.0, {last}]
-    """
-    text = "Tensor self, int[] kernel_size, int[] output_size, Tensor random_samples"
-    samples = lambda: [sample(T(*shape), *sizes, drawn)]  # noqa: E731
-    return op(f"{name}({text}) -> (Tensor, Tensor)", where="ops.aten", samples=samples)(inner)
-
-
 def _define(count: int) -> None:
     name = f"fractional_max_pool{count}d"
-    pooled = _define_inner(name, count)
 
     def pair(
         input: Any,
@@ -158,7 +145,7 @@ def _define(count: int) -> None:
             problem = f"Expect _random_samples to have shape (N, C, {count}) and the dtype of "
             problem += f"input, got {shown(drawn.shape)} of {drawn.dtype}"
             raise failure(RuntimeError, name, problem, f"torch.rand(N, C, {count})")
-        results = pooled.native(x, kernels, outs, drawn.detach())
+        results = pooled.native(x, drawn.detach(), kernels, outs)
         return tuple(results) if input.ndim == x.ndim else tuple(y.squeeze(0) for y in results)
 
     def single(

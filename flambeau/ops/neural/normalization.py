@@ -406,6 +406,12 @@ def batch_norm_step(
     """
     running = () if training else (running_mean, running_var)
     check_parameters("batch_norm", input, weight, bias, *running)
+    own = given_dtype(input)
+    allowed = {own, "f32" if own in HALF else own}
+    others = [p for p in (*running, weight, bias) if p is not None]
+    if not training and not {given_dtype(p) for p in others} <= allowed:
+        problem = f"parameters of another dtype than the input's, {TITLES[own]}"
+        raise failure(RuntimeError, "batch_norm", problem, "convert the parameters")
     x = prims.cast(input, COMPUTE.get(input.dtype, input.dtype))
     weight, bias = (None if p is None else prims.cast(p, x.dtype) for p in (weight, bias))
     statistics: tuple[Node, ...] = ()

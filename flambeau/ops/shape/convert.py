@@ -73,6 +73,9 @@ def _order(x: Node, memory_format: Any) -> Sequence[int]:
     if memory_format is tensors.contiguous_format:
         return range(x.ndim)
     ranks = {tensors.channels_last: 4, tensors.channels_last_3d: 5}
+    if not isinstance(memory_format, type(tensors.contiguous_format)):
+        problem = f"contiguous(): memory_format is {type(memory_format).__name__}"
+        raise failure(TypeError, "contiguous", problem, "torch.contiguous_format")
     if memory_format not in ranks:
         problem = "preserve memory format is unsupported by the contiguous operator"
         raise failure(RuntimeError, "contiguous", problem, "clone() preserves the order")
