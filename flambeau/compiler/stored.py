@@ -42,7 +42,6 @@ class StoredPlan:
         fingerprint: of its graph.
         execution: what it compiles to, kernels by number; None: it was never run.
         kernels: (level, bundle, symbol, its key in each level) of each kernel.
-        bytes_moved: see `capture.stream.bytes_moved`.
     """
 
     def __init__(
@@ -53,7 +52,6 @@ class StoredPlan:
         fingerprint: str = "",
         execution: Execution | None = None,
         kernels: Sequence[tuple[Any, ...]] = (),
-        bytes_moved: int = 0,
     ) -> None:
         self.hints = hints
         self.spec = spec
@@ -61,7 +59,6 @@ class StoredPlan:
         self.fingerprint = fingerprint
         self.execution = execution
         self.kernels = tuple(kernels)
-        self.bytes_moved = bytes_moved
 
     def holds(self, numbers: list[int]) -> bool:
         """Whether the guards are true of these values of the symbols."""
@@ -84,11 +81,9 @@ class StoredPlan:
     @staticmethod
     def unpacked(fields: Sequence[Any]) -> StoredPlan:
         """The plan that was packed."""
-        hints, spec, registers, fingerprint, execution, kernels, bytes_moved = fields
+        hints, spec, registers, fingerprint, execution, kernels = fields
         run = None if execution is None else unpacked_execution(execution)
-        return StoredPlan(
-            list(hints), unpacked_spec(spec), registers, fingerprint, run, kernels, bytes_moved
-        )
+        return StoredPlan(list(hints), unpacked_spec(spec), registers, fingerprint, run, kernels)
 
 
 # ------------------------------------------------------------------------------- names
