@@ -96,17 +96,21 @@ def _standardise_rule(grad: Node, out: Node, x: Node, inverse: Node) -> Any:
 prims.register_rule("standardise", _standardise_rule)
 
 
-def check_parameters(name: str, x: Node, *parameters: Node | None) -> None:
+def check_parameters(name: str, x: Node, *parameters: Node | None, casts: bool = False) -> None:
     """Refuses parameters of another dtype, except those of float32 beside a half type.
+
+    Args:
+        casts: whether parameters are cast to the dtype of `x`: then other kinds are refused, too,
+            which do not compute together with `x` without a cast.
 
     Raises:
         RuntimeError: the dtypes differ.
     """
     own = given_dtype(x)
     kinds = {given_dtype(p) for p in parameters if p is not None}
-    mixed = not kinds <= {own} and (own in HALF or bool(kinds & HALF))
+    mixed = not kinds <= {own} and (casts or own in HALF or bool(kinds & HALF))
     if not mixed or (own in HALF and kinds == {"f32"}):
-        return  # other kinds do not compute together with `x` at all
+        return
     problem = "mixed dtype (CPU): expect parameters to have the dtype of the input, or "
     problem += f"torch.float32 beside a half type, got {TITLES[own]} and "
     problem += f"{', '.join(TITLES[kind] for kind in sorted(kinds))}"
@@ -405,13 +409,7 @@ def batch_norm_step(
     Training gives these, too, and 1 / sqrt(var + eps) where `inverse` asks for it.
     """
     running = () if training else (running_mean, running_var)
-    check_parameters("batch_norm", input, weight, bias, *running)
-    own = given_dtype(input)
-    allowed = {own, "f32" if own in HALF else own}
-    others = [p for p in (*running, weight, bias) if p is not None]
-    if not training and not {given_dtype(p) for p in others} <= allowed:
-        problem = f"parameters of another dtype than the input's, {TITLES[own]}"
-        raise failure(RuntimeError, "batch_norm", problem, "convert the parameters")
+    check_parameters("batch_norm", input, weight, bias, *running, casts=not training)
     x = prims.cast(input, COMPUTE.get(input.dtype, input.dtype))
     weight, bias = (None if p is None else prims.cast(p, x.dtype) for p in (weight, bias))
     statistics: tuple[Node, ...] = ()
