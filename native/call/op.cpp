@@ -194,7 +194,7 @@ __attribute__((noinline)) PyObject* run_profiled(Op* op, Overload* overload, Fra
   return result;
 }
 
-inline PyObject* run(Op* op, Overload* overload, Frame* frame) {
+[[gnu::always_inline]] inline PyObject* run(Op* op, Overload* overload, Frame* frame) {
   if (profiling()) [[unlikely]] {
     return run_profiled(op, overload, frame);
   }

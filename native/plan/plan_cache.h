@@ -28,8 +28,8 @@ class PlanCache {
     uint64_t hash;
     Key words;
     Ref<Instance> instance;        // null: it is known that there is no plan
+    bool used = false;             // since the last eviction; in the cache line that a hit reads
     std::vector<Ref<>> keep = {};  // objects whose identity is in the key
-    bool used = false;             // since the last eviction
   };
 
   explicit PlanCache(Limits limits) : limits_(limits) {}
@@ -43,7 +43,7 @@ class PlanCache {
       if (slots_[at].hash != hash) continue;
       Entry* e = slots_[at].entry;
       if (e->words.size() == count && std::equal(words, words + count, e->words.data())) {
-        e->used = true;
+        if (!e->used) e->used = true;
         return e;
       }
     }

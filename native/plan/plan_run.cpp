@@ -461,9 +461,8 @@ bool abandon_outputs(size_t made, size_t count, PyObject** outputs) {
   return false;
 }
 
-}  // namespace
-
-bool make_outputs(const Instance* instance, const Call& call, Device device, PyObject** outputs) {
+// In line: a call on the host makes its results without another call.
+[[gnu::always_inline]] inline bool make_outputs_at(const Instance* instance, const Call& call, Device device, PyObject** outputs) {
   const Plan* plan = instance->plan;
   const int64_t* geometry = instance->geometry.data();
   for (size_t k = 0; k < plan->outputs.size(); ++k) {
@@ -509,12 +508,20 @@ bool make_outputs(const Instance* instance, const Call& call, Device device, PyO
 }
 
 // Also after an error: part of it may be written.
-void note_outputs(const Plan* plan, PyObject* const* outputs) {
+[[gnu::always_inline]] inline void note_new(const Plan* plan, PyObject* const* outputs) {
   for (size_t k = 0; k < plan->outputs.size(); ++k) {
     if (plan->outputs[k].kind == OutputSpec::New)
       ++reinterpret_cast<Tensor*>(outputs[k])->storage->writes;
   }
 }
+
+}  // namespace
+
+bool make_outputs(const Instance* instance, const Call& call, Device device, PyObject** outputs) {
+  return make_outputs_at(instance, call, device, outputs);
+}
+
+void note_outputs(const Plan* plan, PyObject* const* outputs) { note_new(plan, outputs); }
 
 void note_inputs(const Plan* plan, const Call& call) {
   for (int32_t slot : plan->written) ++call.tensors[slot]->storage->writes;
@@ -707,7 +714,7 @@ bool run_simple(const Instance* instance, const Call& call, PyObject* const* out
     launch.kernel(pointers, ready.sizes, scalars, 0, ready.chunks, scratch);
   }
   note_inputs(instance->plan, call);
-  note_outputs(instance->plan, outputs);
+  note_new(instance->plan, outputs);
   return true;
 }
 
@@ -775,7 +782,7 @@ bool plan_run(Instance* instance, const Call& call, PyObject** outputs) {
     return plan_run_elsewhere(instance, call, outputs);
   }
   if (!instance->prepared && !instance_prepare(instance)) return false;
-  if (!make_outputs(instance, call, Device{}, outputs)) return false;
+  if (!make_outputs_at(instance, call, Device{}, outputs)) return false;
   if (dry_run || instance->ready.empty()) return true;
   const bool simple = instance->simple && !profiling();  // the straight path takes no times
   if (simple ? run_simple(instance, call, outputs) : execute(instance, call, outputs)) return true;

@@ -17,7 +17,7 @@ constexpr int kSpareStorages = 256;
 Storage* spare[kSpareStorages];
 int spare_count = 0;
 
-Storage* storage_shell() {
+[[gnu::always_inline]] inline Storage* storage_shell() {
   if (spare_count > 0) return new (spare[--spare_count]) Storage();
   auto* storage = new (std::nothrow) Storage();
   if (!storage) PyErr_NoMemory();
