@@ -22,13 +22,24 @@ class BuildCore(build_ext):
         build_native.build(Path(self.get_ext_fullpath(ext.name)))
 
     def run(self) -> None:
-        """Build the core, then the kernels that are installed with the package.
+        """Build the core, then the block functions and kernels that the package installs.
 
         An editable installation takes those of its checkout, which ``./go`` fills.
         """
         super().run()
         if not self.inplace:
-            fill_kernels(Path(self.build_lib).resolve())
+            folder = Path(self.build_lib).resolve()
+            build_block_functions(folder)
+            fill_kernels(folder)
+
+
+def build_block_functions(folder: Path) -> None:
+    """Build ``flambeau/_baseline`` of the package in *folder*, as ``./go`` does in the checkout."""
+    command = [sys.executable, "-m", "tools.build_baseline", "--directory"]
+    path = os.pathsep.join([str(folder), str(Path(__file__).resolve().parent)])
+    environment = {**os.environ, "PYTHONPATH": path}
+    libraries = folder / "flambeau" / "_baseline"
+    subprocess.run([*command, str(libraries)], cwd=folder, env=environment, check=True)
 
 
 def fill_kernels(folder: Path) -> None:

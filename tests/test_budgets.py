@@ -33,6 +33,7 @@ OPERATOR_LINES = 42.28  # of flambeau/ops for an entry; aim: 35
 # results that an argument decides.
 # prims: 7308 before; records state the arguments of routines, as handlers of the compiler did.
 # masked: 921 before; the operators that PyTorch's masked tensors take are a list again.
+# compiler: 15200 before; the baseline tier lists and prints its block functions.
 PACKAGE_LINES = {
     "_C": 1036,
     "_dynamo": 1604,
@@ -48,7 +49,7 @@ PACKAGE_LINES = {
     "backends": 924,
     "capture": 1476,
     "compat": 221,
-    "compiler": 15194,
+    "compiler": 15_750,
     "core": 1965,
     "cpu": 226,
     "cuda": 248,

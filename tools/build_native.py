@@ -134,8 +134,8 @@ def build(
     flags = code_flags(compiler, sanitize)
     objects = [_object_path(unit, compiler, [*flags, *_unit_flags(unit)]) for unit in units]
     link = _link_command(compiler, flags, objects)
-    link_key = _digest(" ".join(link), compiler.version)
-    stamp = BUILD / "objects" / f"linked-{_digest(str(output.resolve()))}"
+    link_key = digest(" ".join(link), compiler.version)
+    stamp = BUILD / "objects" / f"linked-{digest(str(output.resolve()))}"
     if output.exists() and stamp.exists() and stamp.read_text() == link_key:
         return False
 
@@ -203,7 +203,7 @@ def _link_command(compiler: Compiler, flags: Sequence[str], objects: Sequence[Pa
 def _object_path(unit: Path, compiler: Compiler, flags: Sequence[str]) -> Path:
     contents = [path.read_bytes() for path in _with_headers(unit)]
     elsewhere = [flag for flag in flags if flag != f"-I{SOURCES}"]  # checkouts share objects
-    key = _digest(compiler.version, *compiler.command, *elsewhere, *contents)
+    key = digest(compiler.version, *compiler.command, *elsewhere, *contents)
     return BUILD / "objects" / f"{unit.stem}-{key}.o"
 
 
@@ -220,7 +220,8 @@ def _with_headers(unit: Path) -> list[Path]:
     return list(found)
 
 
-def _digest(*parts: str | bytes) -> str:
+def digest(*parts: str | bytes) -> str:
+    """Return a short name of some contents."""
     hasher = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part

@@ -24,6 +24,8 @@ from tools import build_native
 from tools.build_native import BUILD, ROOT, Compiler, NativeBuildError
 
 KERNELS = ROOT / "flambeau" / "_kernels"
+BLOCK_FUNCTIONS = ROOT / "flambeau" / "_baseline"
+BLOCK_FUNCTION_SOURCES = ("flambeau/compiler", "flambeau/ir", "flambeau/prims")
 # The kernels that the cache is filled with depend on these.
 KERNEL_SOURCES = (
     "native",
@@ -155,6 +157,7 @@ def prepare(environment: Environment) -> None:
             requirements.result()
         environment.install_checkout()
         write_bytecode(environment)
+        build_block_functions(environment, compiler)
         prefill_kernels(environment, compiler)
 
 
@@ -191,17 +194,30 @@ def write_bytecode(environment: Environment) -> None:
     run(command, "compile the package to bytecode")
 
 
+def build_block_functions(environment: Environment, compiler: Compiler) -> None:
+    """Compile the libraries of block functions, unless their sources are unchanged."""
+    files = [ROOT / "tools/build_baseline.py", *_sources(BLOCK_FUNCTION_SOURCES, {".py", ".in"})]
+    key = _digest(compiler.version, files)
+    stamp = BLOCK_FUNCTIONS / "sources"
+    if stamp.exists() and stamp.read_text() == key:
+        return
+    say("compiling the block functions (flambeau/_baseline)")
+    run([environment.python, "-m", "tools.build_baseline"], "compile the block functions")
+    stamp.write_text(key)
+
+
+def _sources(folders: Iterable[str], suffixes: set[str]) -> list[Path]:
+    """The files of some folders, by their endings."""
+    found = (path for folder in folders for path in sorted((ROOT / folder).rglob("*")))
+    return [path for path in found if path.suffix in suffixes]
+
+
 def prefill_kernels(environment: Environment, compiler: Compiler) -> None:
     """Compile the kernels that eager mode needs most, unless their sources are unchanged."""
     module = ROOT / "flambeau/driver/prefill"
     if not (module.with_suffix(".py").exists() or module.is_dir()):
         return
-    files = [
-        path
-        for folder in KERNEL_SOURCES
-        for path in sorted((ROOT / folder).rglob("*"))
-        if path.suffix in {".py", ".cpp", ".h", ".c"}
-    ]
+    files = _sources(KERNEL_SOURCES, {".py", ".cpp", ".h", ".c"})
     key = _digest(compiler.version, files)
     stamp = KERNELS / "sources"
     if stamp.exists() and stamp.read_text() == key:

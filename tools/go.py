@@ -222,7 +222,8 @@ def build(arguments: list[str]) -> int:
 def clean(arguments: list[str]) -> int:
     """Remove all that ./go made, the environments too."""
     made = [DEVELOPMENT.directory, ORACLE.directory, BUILD, ROOT / "dist"]
-    made += [ROOT / "flambeau" / "_kernels", *ROOT.glob("*.egg-info")]
+    made += [ROOT / "flambeau" / name for name in ("_kernels", "_baseline")]
+    made += ROOT.glob("*.egg-info")
     made += [ROOT / f".{tool}_cache" for tool in ("pytest", "ruff", "mypy")]
     for directory in made:
         shutil.rmtree(directory, ignore_errors=True)

@@ -21,7 +21,7 @@ from flambeau.compiler import toolchain
 from flambeau.compiler.codegen.c.math import library
 from flambeau.compiler.codegen.c.printer.c_printer import print_kernel
 from flambeau.compiler.codegen.c.printer.c_unit import render
-from flambeau.compiler.codegen.c.template import FOLDER, SUFFIX
+from flambeau.compiler.codegen.c.template import SUFFIX
 from flambeau.compiler.targets import TARGETS, Target
 from flambeau.compiler.templates import TEMPLATES
 from flambeau.compiler.templates.interface import Template
@@ -35,7 +35,7 @@ FORMATTER = Path(sys.executable).with_name("clang-format")
 
 def misformatted(fix: bool) -> Iterator[str]:
     """Names of files that clang-format would change; `fix` changes them."""
-    for path in sorted(FOLDER.parent.rglob(f"*{SUFFIX}")):
+    for path in sorted((ROOT / "flambeau" / "compiler").rglob(f"*{SUFFIX}")):
         text = path.read_text()
         command = [str(FORMATTER), f"--assume-filename={ROOT / path.stem}"]
         formatted = subprocess.run(command, input=text, capture_output=True, text=True, check=True)

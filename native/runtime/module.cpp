@@ -1,4 +1,5 @@
 // Entry point of the extension module `flambeau._core`: each file of the core adds its part.
+#include "baseline/functions.h"
 #include "core.h"
 #include "device/devices.h"
 #include "runtime/profile.h"
@@ -20,10 +21,11 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT,
 
 // Order matters: dtypes and sizes before tensors, tensors before everything that makes them.
 constexpr bool (*kParts[])(PyObject*) = {
-    fb::init_dtype,   fb::init_allocator, fb::init_storage,  fb::init_tensor,    fb::init_interop,
-    fb::init_threads, fb::init_random,    fb::init_plan,     fb::init_op,        fb::init_routines,
-    fb::init_tape,    fb::init_record,    fb::init_indexing, fb::init_traceback, fb::init_profile,
-    fb::init_lapack,  fb::init_devices,
+    fb::init_dtype,    fb::init_allocator,       fb::init_storage, fb::init_tensor,
+    fb::init_interop,  fb::init_threads,         fb::init_random,  fb::init_plan,
+    fb::init_op,       fb::init_routines,        fb::init_tape,    fb::init_record,
+    fb::init_indexing, fb::init_traceback,       fb::init_profile, fb::init_lapack,
+    fb::init_devices,  fb::init_block_functions,
 };
 
 }  // namespace

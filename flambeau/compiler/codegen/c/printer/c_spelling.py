@@ -162,8 +162,8 @@ class Speller:
         count = self.lanes.count
         if source in HALVES:
             value = f"fb_to{source}_u16x{count}({value})"
-        elif source == "bool":
-            raise unsupported("bitcast", source)
+        elif "bool" in (source, target):
+            raise unsupported("bitcast", "bool")
         if target in HALVES:
             return f"fb_from{target}_u16x{count}(fb_as_u16x{count}({value}))"
         return f"fb_as_{self.lanes.type(target)}({value})"

@@ -1,0 +1,41 @@
+"""The baseline tier: kernels as programs of block functions, which run at once (docs/design.md).
+
+Block functions are built with the package, for every target of the machine's architecture. This
+module loads the library of the target that kernels are built for; nothing else may load it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+
+from flambeau import _core
+from flambeau.compiler.targets import current
+
+DIRECTORY = os.path.join(
+    os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)))), "_baseline"
+)
+
+
+def library() -> str:
+    """The path of the library of block functions of the current target."""
+    return os.path.join(DIRECTORY, f"{current().name}.so")
+
+
+@functools.cache
+def available() -> bool:
+    """Whether the block functions of the current target are installed."""
+    return os.path.exists(library())
+
+
+@functools.cache
+def load() -> None:
+    """Loads the block functions of the current target into the core, once.
+
+    Raises:
+        RuntimeError: the library is missing or damaged.
+    """
+    _core.load_block_functions(library())
+
+
+__all__ = ["DIRECTORY", "available", "library", "load"]

@@ -1,0 +1,96 @@
+// Loads libraries of block functions, and finds functions by name in a hash table.
+#include "baseline/functions.h"
+
+#include <dlfcn.h>
+
+#include "core.h"
+
+namespace fb {
+namespace {
+
+// An entry of the library's table, as flambeau/compiler/baseline/functions.c.in declares it.
+struct Entry {
+  const char* name;
+  const void* address;
+};
+
+std::vector<Entry> table;  // open addressing; its size is a power of two, or 0
+
+size_t slot_of(const std::vector<Entry>& entries, std::string_view name) {
+  const size_t mask = entries.size() - 1;
+  size_t slot = std::hash<std::string_view>{}(name)&mask;
+  while (entries[slot].name && name != entries[slot].name) slot = (slot + 1) & mask;
+  return slot;
+}
+
+const void* find(std::string_view name) {
+  return table.empty() ? nullptr : table[slot_of(table, name)].address;
+}
+
+bool fail(const char* path, const char* reason) {
+  PyErr_Format(PyExc_RuntimeError,
+               "[baseline] cannot load the block functions %s: %s\n"
+               "hint: run `./go build`, or install the package again",
+               path, reason);
+  return false;
+}
+
+PyObject* load(PyObject*, PyObject* path) {
+  const char* text = PyUnicode_AsUTF8(path);
+  if (!text || !load_block_functions(text)) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyObject* names(PyObject*, PyObject*) {
+  auto list = steal(PyList_New(0));
+  for (const Entry& entry : table) {
+    if (!entry.name) continue;
+    auto name = steal(PyUnicode_FromString(entry.name));
+    if (!name || !list || PyList_Append(list.get(), name.get()) < 0) return nullptr;
+  }
+  return list.release();
+}
+
+PyMethodDef methods[] = {
+    {"load_block_functions", load, METH_O,
+     "load_block_functions(path): loads the library of block functions of a target."},
+    {"block_function_names", names, METH_NOARGS,
+     "The names of the loaded block functions, and of the sizes of their states."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+bool load_block_functions(const char* path) {
+  void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!handle) return fail(path, dlerror());
+  const auto* entries = static_cast<const Entry*>(dlsym(handle, "fb_block_table"));
+  if (!entries) {
+    dlclose(handle);
+    return fail(path, "it has no table");
+  }
+  size_t count = 0, size = 16;
+  while (entries[count].name) ++count;
+  while (size < 2 * count) size *= 2;
+  std::vector<Entry> loaded;
+  if (!grow([&] { loaded.resize(size); })) {
+    PyErr_NoMemory();
+    return false;
+  }
+  for (size_t i = 0; i < count; ++i) loaded[slot_of(loaded, entries[i].name)] = entries[i];
+  table.swap(loaded);  // the library stays: programs hold addresses
+  return true;
+}
+
+BlockFunction find_block_function(std::string_view name) {
+  return reinterpret_cast<BlockFunction>(const_cast<void*>(find(name)));
+}
+
+int64_t find_block_state(std::string_view name) {
+  const void* bytes = find(name);
+  return bytes ? *static_cast<const int64_t*>(bytes) : -1;
+}
+
+bool init_block_functions(PyObject* module) { return PyModule_AddFunctions(module, methods) == 0; }
+
+}  // namespace fb
