@@ -391,7 +391,32 @@ struct IndexBound {
 };
 enum class ReturnKind : uint8_t { Single, Tuple, List, Nothing, Structseq };
 
-struct Plan {  // one class of calls; immutable once compiled
+// What a Plan runs, made of an Execution: immutable, counted (under the GIL). A Plan holds it, and
+// each Instance that is prepared for it: a Plan may get other code while runs of this go on.
+struct PlanCode {
+  int64_t references = 1;
+  PyObject* record = nullptr;  // owned: the Execution; it holds the objects behind addresses
+  SizeProgram program;         // inputs: all registers of `Plan::metadata`
+  std::vector<BufferSpec> buffers;
+  std::vector<Launch> launches;
+  std::vector<int32_t> written;  // tensor slots that launches write to
+  bool awaits = false;           // other code for it is awaited: see plan/tier.h
+  bool hot = false;              // it took so long that it was reported
+  int64_t nanoseconds = 0;       // that its runs took, if other code is awaited
+};
+template <>
+struct Counting<PlanCode> {
+  static void add(PlanCode* code) { ++code->references; }
+  static void drop(PlanCode* code) {
+    if (--code->references > 0) return;
+    fb::drop(code->record);
+    delete code;
+  }
+};
+
+class PlanCache;  // plan/plan_cache.h
+
+struct Plan {  // one class of calls; immutable but for its code
   PyObject_HEAD std::string name;
   int32_t tensors = 0, numbers = 0, generators = 0;  // slots of its calls
   SizeProgram metadata;                              // inputs: the call's symbols (see op.cpp)
@@ -402,18 +427,14 @@ struct Plan {  // one class of calls; immutable once compiled
   ReturnKind returns = ReturnKind::Single;
   PyObject* return_type = nullptr;  // structseq type
   std::unique_ptr<BackwardSpec> backward;
-  bool compiled = false;
+  PlanCode* code = nullptr;      // owned: null until it is compiled
   PyObject* spec = nullptr;      // owned: the PlanSpec it was read from
-  PyObject* executed = nullptr;  // owned: the Execution; it holds the objects behind addresses
   PyObject* compile = nullptr;   // owned: () -> Execution, called before the first run
   PyObject* graph = nullptr;     // owned: the Python Graph, or what traces it
   PyObject* origin = nullptr;    // owned: what Python knows of it, which goes with it
   PyObject* call = nullptr;      // owned: whose call it is of, for the names of its nodes
   PyObject* view = nullptr;      // owned: how Python sees its nodes, see node_view.cpp
-  SizeProgram execution;         // inputs: all registers of `metadata`
-  std::vector<BufferSpec> buffers;
-  std::vector<Launch> launches;
-  std::vector<int32_t> written;    // tensor slots that launches write to
+  PlanCache* cache = nullptr;    // what leads to its Instances
   std::vector<IndexCheck> checks;  // bounds of index arguments' data; `faults`: other errors
   bool faults = false;
   std::vector<IndexBound> bounds;
@@ -438,8 +459,8 @@ struct ReadyLaunch {  // a launch with its registers read
 struct Instance {  // a plan at concrete sizes; counted (under the GIL)
   int64_t references = 1;
   Plan* plan;                      // owned
+  PlanCode* code = nullptr;        // owned: what it is prepared for; null until then
   std::vector<int64_t> registers;  // metadata registers, then (after prepare) execution registers
-  bool prepared = false;
   std::vector<int64_t> arena_offsets;  // per buffer
   int64_t arena_bytes = 0;
   uint64_t id = 0;
@@ -453,6 +474,8 @@ struct Instance {  // a plan at concrete sizes; counted (under the GIL)
 // Runs the metadata program on `symbols`; null without exception when it overflows or a guard
 // fails.
 Instance* instance_new(Plan* plan, const int64_t* symbols, int32_t count);
+// The same at the same sizes, to be prepared for the plan's present code.
+Instance* instance_renewed(const Instance* instance);
 // Finds out how a freshly built plan uses the symbols of its tensors' storage offsets (one symbol
 // number per tensor slot): sets adds_offset of outputs and offset_sensitive.
 void plan_analyse_offsets(Plan* plan, const int32_t* offset_symbols, int32_t slots);

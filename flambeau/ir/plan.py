@@ -246,6 +246,7 @@ class Execution(NamedTuple):
         launches: in order.
         written: tensor slots that launches write to.
         keepalive: objects that live as long as the kernels' addresses are used.
+        pending: what makes better code for the plan (`compiler/tiers.py: Pending`); None: nothing.
     """
 
     program: Sequence[Instruction]
@@ -253,6 +254,7 @@ class Execution(NamedTuple):
     launches: Sequence[Launch]
     written: Sequence[int] = ()
     keepalive: Sequence[Any] = ()
+    pending: Any = None
 
 
 # ------------------------------------------------------------------------------- on disk

@@ -14,6 +14,7 @@ class DeviceRun {
   DeviceRun(const Instance* instance, const Call& call, PyObject* const* outputs)
       : instance_(instance),
         plan_(instance->plan),
+        code_(instance->code),
         call_(call),
         outputs_(outputs),
         name_(plan_->name.c_str()),
@@ -27,7 +28,7 @@ class DeviceRun {
   }
 
   bool run() {
-    bases_.resize(plan_->buffers.size());
+    bases_.resize(code_->buffers.size());
     if (!locate()) return false;
     std::vector<PackedUse> packed(instance_->packings.size());
     packed_bind(instance_, call_, bases_.data(), packed.data());
@@ -75,7 +76,7 @@ class DeviceRun {
     char* arena = nullptr;
     if (instance_->arena_bytes > 0 && !(arena = allocate(instance_->arena_bytes))) return false;
     for (size_t i = 0; i < bases_.size(); ++i) {
-      const BufferSpec& buffer = plan_->buffers[i];
+      const BufferSpec& buffer = code_->buffers[i];
       bool fine = true;
       if (buffer.kind == BufferSpec::Input) {
         fine = locate_input(call_.tensors[buffer.index], &bases_[i]);
@@ -106,7 +107,7 @@ class DeviceRun {
     for (size_t i = 0; i < count; ++i) {
       char* base = bases_[static_cast<size_t>(launch.buffers[i])];
       buffers[i] = base && ready.offsets ? base + ready.offsets[i] : base;
-      states[i] = plan_->buffers[launch.buffers[i]].kind == BufferSpec::Generator;
+      states[i] = code_->buffers[launch.buffers[i]].kind == BufferSpec::Generator;
       waits |= states[i] != 0;
     }
     for (size_t i = 0; i < scalars.size(); ++i)
@@ -122,7 +123,7 @@ class DeviceRun {
   // After a bad index nothing may run that relies on it.
   bool check_errors(const Launch& launch) {
     for (const int32_t number : launch.buffers) {
-      const BufferSpec& buffer = plan_->buffers[static_cast<size_t>(number)];
+      const BufferSpec& buffer = code_->buffers[static_cast<size_t>(number)];
       if (buffer.kind != BufferSpec::Error) continue;
       int64_t block[kErrorWords];
       if (!device_copy(Device{}, block, device_, bases_[static_cast<size_t>(number)], sizeof block,
@@ -135,6 +136,7 @@ class DeviceRun {
 
   const Instance* instance_;
   const Plan* plan_;
+  const PlanCode* code_;
   const Call& call_;
   PyObject* const* outputs_;
   const char* name_;
@@ -152,11 +154,11 @@ bool plan_run_elsewhere(Instance* instance, const Call& call, PyObject** outputs
   const Plan* plan = instance->plan;
   const Device first = call.tensor_count > 0 ? call.tensors[0]->device : Device{};
   const bool dry = is_abstract(plan->place);
-  if (!dry && !instance->prepared && !instance_prepare(instance)) return false;
+  if (!dry && !instance->code && !instance_prepare(instance)) return false;
   if (!make_outputs(instance, call, first, outputs)) return false;
   if (dry || !runtime_of(plan->place).launches || dry_run || instance->ready.empty()) return true;
   const bool fine = DeviceRun(instance, call, outputs).run();
-  note_inputs(plan, call);
+  note_inputs(instance, call);
   note_outputs(plan, outputs);
   if (!fine) drop_outputs(plan, outputs);
   return fine;

@@ -2,7 +2,9 @@
 #include <utility>
 
 #include "call/op_internal.h"
+#include "plan/plan_cache.h"
 #include "plan/plan_check.h"
+#include "plan/tier.h"
 #include "runtime/traceback.h"
 
 namespace fb {
@@ -21,6 +23,15 @@ int64_t floor_divide(int64_t a, int64_t b) {
 // ---- the Python type
 
 PyObject* given(PyObject* object) { return object == Py_None ? nullptr : object; }
+
+PyObject* record_of(const Plan* plan) { return plan->code ? plan->code->record : nullptr; }
+
+// Returns the former code, for the caller to drop when the plan is whole.
+Ref<PlanCode> install(Plan* plan, Ref<PlanCode> code) {
+  auto before = steal(std::exchange(plan->code, code.release()));
+  tier_note(plan);
+  return before;
+}
 
 // Plan(spec, *, compile, graph, origin, call, backward, structure)
 PyObject* plan_create(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
@@ -58,7 +69,7 @@ int plan_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(plan->call);
   if (plan->backward) Py_VISIT(plan->backward->op);
   Py_VISIT(plan->spec);
-  Py_VISIT(plan->executed);
+  if (plan->code) Py_VISIT(plan->code->record);  // who else holds the code holds the plan
   return 0;
 }
 
@@ -76,20 +87,22 @@ int plan_clear(PyObject* self) {
 void plan_dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
   Plan* plan = reinterpret_cast<Plan*>(self);
+  tier_forget(plan);
   plan_clear(self);
   drop(plan->return_type);
   drop(plan->spec);
-  drop(plan->executed);
+  drop(plan->code);
   plan->~Plan();
   free_instance(self);
 }
 
 PyObject* plan_repr(PyObject* self) {
   Plan* plan = reinterpret_cast<Plan*>(self);
+  const size_t launches = plan->code ? plan->code->launches.size() : 0;
   return PyUnicode_FromFormat("<Plan %s: %zd outputs, %zd launches%s>", plan->name.c_str(),
                               static_cast<Py_ssize_t>(plan->outputs.size()),
-                              static_cast<Py_ssize_t>(plan->launches.size()),
-                              plan->compiled ? "" : ", not compiled");
+                              static_cast<Py_ssize_t>(launches),
+                              plan->code ? "" : ", not compiled");
 }
 
 // The Graph, which is traced where it was not needed before.
@@ -105,7 +118,7 @@ PyObject* py_graph(PyObject* self, PyObject*) {
 }
 PyObject* get_spec(PyObject* self, void*) { return Py_NewRef(reinterpret_cast<Plan*>(self)->spec); }
 PyObject* get_execution(PyObject* self, void*) {
-  return Py_NewRef(or_none(reinterpret_cast<Plan*>(self)->executed));
+  return Py_NewRef(or_none(record_of(reinterpret_cast<Plan*>(self))));
 }
 PyObject* get_origin(PyObject* self, void*) {
   return Py_NewRef(or_none(reinterpret_cast<Plan*>(self)->origin));
@@ -117,26 +130,44 @@ PyObject* get_id(PyObject* self, void*) {
   return PyLong_FromUnsignedLongLong(reinterpret_cast<Plan*>(self)->id);
 }
 PyObject* get_compiled(PyObject* self, void*) {
-  return PyBool_FromLong(reinterpret_cast<Plan*>(self)->compiled);
+  return PyBool_FromLong(reinterpret_cast<Plan*>(self)->code != nullptr);
+}
+PyObject* get_baseline_time(PyObject* self, void*) {
+  const PlanCode* code = reinterpret_cast<Plan*>(self)->code;
+  if (!code || !code->awaits) Py_RETURN_NONE;
+  return PyLong_FromLongLong(code->nanoseconds);
 }
 PyObject* get_backward(PyObject* self, void*) {
   const Plan* plan = reinterpret_cast<Plan*>(self);
   return Py_NewRef(plan->backward && plan->backward->op ? plan->backward->op : Py_None);
 }
 PyObject* get_launches(PyObject* self, void*) {
-  const Plan* plan = reinterpret_cast<Plan*>(self);
-  return build_tuple(plan->launches.size(), [plan](size_t i) {
-    return PyUnicode_FromString(plan->launches[i].name.c_str());
+  const PlanCode* code = reinterpret_cast<Plan*>(self)->code;
+  return build_tuple(code ? code->launches.size() : 0, [code](size_t i) {
+    return PyUnicode_FromString(code->launches[i].name.c_str());
   });
 }
 
 PyObject* py_text(PyObject* self, PyObject*) {
   const Plan* plan = reinterpret_cast<Plan*>(self);
-  return call_helper("flambeau.ir.plan_grammar", "print_plan", plan->spec, or_none(plan->executed));
+  return call_helper("flambeau.ir.plan_grammar", "print_plan", plan->spec,
+                     or_none(record_of(plan)));
 }
 
 PyObject* py_compile(PyObject* self, PyObject*) {
   if (!plan_compile(reinterpret_cast<Plan*>(self))) return nullptr;
+  Py_RETURN_NONE;
+}
+
+// Plan.replace(execution)
+PyObject* py_replace(PyObject* self, PyObject* execution) {
+  Plan* plan = reinterpret_cast<Plan*>(self);
+  auto code = steal(read_code(plan, execution));
+  if (!code) return nullptr;
+  const auto held = share(plan);
+  const auto compile = steal(std::exchange(plan->compile, nullptr));
+  const auto before = install(plan, std::move(code));
+  const auto stale = plan->cache ? plan->cache->renew(plan) : std::vector<Ref<Instance>>();
   Py_RETURN_NONE;
 }
 
@@ -147,6 +178,8 @@ PyGetSetDef plan_getset[] = {
     {"name", get_name, nullptr, "What the plan is called in profiles and errors.", nullptr},
     {"id", get_id, nullptr, "Number that no other plan of this process has.", nullptr},
     {"compiled", get_compiled, nullptr, "Whether its kernels exist already.", nullptr},
+    {"baseline_time", get_baseline_time, nullptr,
+     "Nanoseconds that runs took while other code for it is awaited; None: it is not.", nullptr},
     {"backward", get_backward, nullptr, "The op that computes its gradients, or None.", nullptr},
     {"launches", get_launches, nullptr, "Names of its launches, once compiled.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
@@ -156,6 +189,8 @@ PyMethodDef plan_methods[] = {
     {"graph", py_graph, METH_NOARGS, "The Graph this plan computes, or None."},
     {"text", py_text, METH_NOARGS, "The plan as text, see flambeau/ir/plan_grammar.py."},
     {"prepare", py_compile, METH_NOARGS, "Compiles the kernels now instead of at the first run."},
+    {"replace", py_replace, METH_O,
+     "Runs another Execution from now on; runs that go on keep what they have."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -252,17 +287,20 @@ bool SizeProgram::run(int64_t* r) const {
 }
 
 bool plan_compile(Plan* plan) {
-  if (plan->compiled) return true;
+  if (plan->code) return true;
   if (!plan->compile) {  // nothing to launch: views
-    plan->execution.inputs = static_cast<int32_t>(plan->metadata.registers());
-    plan->compiled = true;
+    plan->code = new PlanCode();
+    plan->code->program.inputs = static_cast<int32_t>(plan->metadata.registers());
     return true;
   }
   const auto held = share(plan);
   const auto callback = share(plan->compile);
-  const auto dict = steal(PyObject_CallNoArgs(callback.get()));
-  if (!dict) hide_internals(true);
-  if (!dict || !read_execution(plan, dict.get())) return false;
+  const auto record = steal(PyObject_CallNoArgs(callback.get()));
+  if (!record) hide_internals(true);
+  auto code = steal(record ? read_code(plan, record.get()) : nullptr);
+  if (!code) return false;
+  if (plan->code) return true;  // another thread was faster while Python ran
+  install(plan, std::move(code));
   drop(plan->compile);
   return true;
 }
@@ -326,7 +364,7 @@ bool init_plan(PyObject* module) {
        "Whether plans are only compiled, and fresh memory is zero; returns what held before."},
       {nullptr, nullptr, 0, nullptr},
   };
-  return PlanType && PyModule_AddFunctions(module, methods) == 0 &&
+  return PlanType && PyModule_AddFunctions(module, methods) == 0 && init_tier(module) &&
          PyModule_AddObjectRef(module, "Plan", (PyObject*)PlanType) == 0;
 }
 

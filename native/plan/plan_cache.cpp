@@ -70,6 +70,7 @@ PlanCache::Entries PlanCache::take_less_used_entries() {
 
 void PlanCache::know(Key key, Ref<Plan> plan) {
   const Evicted gone = make_room(key);
+  plan->cache = this;
   classes_[std::move(key)].push_back(std::move(plan));
   ++plans_;
 }
@@ -109,6 +110,7 @@ PlanCache::Evicted PlanCache::take(const std::unordered_set<const Plan*>& plans)
     at->second = std::move(kept);
     at = at->second.empty() ? classes_.erase(at) : std::next(at);
   }
+  disown(gone.plans);
   plans_ -= gone.plans.size();
   Entries others;
   for (auto& entry : order_) {
@@ -121,9 +123,31 @@ PlanCache::Evicted PlanCache::take(const std::unordered_set<const Plan*>& plans)
   return gone;
 }
 
+std::vector<Ref<Instance>> PlanCache::renew(const Plan* plan) {
+  std::vector<Ref<Instance>> stale;
+  for (const auto& entry : order_) {
+    const Instance* instance = entry->instance.get();
+    if (!instance || instance->plan != plan || !instance->code) continue;
+    auto fresh = steal(instance_renewed(instance));
+    if (fresh) stale.push_back(std::exchange(entry->instance, std::move(fresh)));
+  }
+  return stale;
+}
+
+void PlanCache::disown(const std::vector<Ref<Plan>>& plans) const {
+  for (const auto& plan : plans) {
+    if (plan->cache == this) plan->cache = nullptr;
+  }
+}
+
+PlanCache::~PlanCache() {
+  for (const auto& [_, plans] : classes_) disown(plans);
+}
+
 void PlanCache::clear() {
   const Entries entries = std::exchange(order_, {});
   const Classes classes = std::exchange(classes_, {});
+  for (const auto& [_, plans] : classes) disown(plans);
   slots_.clear();
   mask_ = 0;
   plans_ = 0;

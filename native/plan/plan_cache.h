@@ -33,6 +33,7 @@ class PlanCache {
   };
 
   explicit PlanCache(Limits limits) : limits_(limits) {}
+  ~PlanCache();
   PlanCache(const PlanCache&) = delete;
   PlanCache& operator=(const PlanCache&) = delete;
 
@@ -63,6 +64,9 @@ class PlanCache {
   void know(Key key, Ref<Plan> plan);
   // Where the key is known by now its instance stays.
   void remember(std::unique_ptr<Entry> entry);
+  // New Instances for the entries of a plan whose code changed. Returns the old ones, which the
+  // caller drops when it has done all that it does.
+  std::vector<Ref<Instance>> renew(const Plan* plan);
   void clear();
   void set_limits(Limits limits);
 
@@ -92,6 +96,7 @@ class PlanCache {
   Evicted take(const std::unordered_set<const Plan*>& plans);
   Entries take_less_used_entries();
   void begin_period();
+  void disown(const std::vector<Ref<Plan>>& plans) const;
 
   Limits limits_;
   std::vector<Slot> slots_;  // open addressing

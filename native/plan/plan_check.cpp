@@ -165,16 +165,15 @@ bool check_plan(const Plan* plan) {
   return true;
 }
 
-bool check_execution(const Plan* plan, const SizeProgram& program,
-                     const std::vector<BufferSpec>& buffers, const std::vector<Launch>& launches,
-                     const std::vector<int32_t>& written) {
-  if (!check_registers(written, plan->tensors)) return false;
-  const int64_t limit = program.registers();
-  for (const BufferSpec& buffer : buffers) {
-    if (!check_buffer(plan, buffer, limit, static_cast<int64_t>(launches.size()))) return false;
+bool check_code(const Plan* plan, const PlanCode& code) {
+  if (!check_registers(code.written, plan->tensors)) return false;
+  const int64_t limit = code.program.registers();
+  const auto launches = static_cast<int64_t>(code.launches.size());
+  for (const BufferSpec& buffer : code.buffers) {
+    if (!check_buffer(plan, buffer, limit, launches)) return false;
   }
-  for (const Launch& launch : launches) {
-    if (!check_launch(plan, launch, buffers, limit)) return false;
+  for (const Launch& launch : code.launches) {
+    if (!check_launch(plan, launch, code.buffers, limit)) return false;
   }
   return true;
 }

@@ -11,14 +11,12 @@ namespace fb {
 // Sets a ValueError unless an exception is set; returns false.
 bool bad_spec(const char* what, const char* details);
 
-// plan_read.cpp. False + exception if a record is wrong; `executed` does not change.
+// plan_read.cpp. False, or null, + exception if a record is wrong.
 bool read_plan(Plan* plan, PyObject* spec, PyObject* backward_op, PyObject* structure);
-bool read_execution(Plan* plan, PyObject* record);
+PlanCode* read_code(const Plan* plan, PyObject* execution);  // new reference
 
 // False with a ValueError where a number is out of range.
 bool check_plan(const Plan* plan);
-bool check_execution(const Plan* plan, const SizeProgram& program,
-                     const std::vector<BufferSpec>& buffers, const std::vector<Launch>& launches,
-                     const std::vector<int32_t>& written);
+bool check_code(const Plan* plan, const PlanCode& code);
 
 }  // namespace fb

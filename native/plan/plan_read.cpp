@@ -300,26 +300,19 @@ bool read_plan(Plan* plan, PyObject* spec, PyObject* backward_op, PyObject* stru
          check_plan(plan);
 }
 
-bool read_execution(Plan* plan, PyObject* record) {
-  SizeProgram program;
-  program.inputs = static_cast<int32_t>(plan->metadata.registers());
-  std::vector<BufferSpec> buffers;
-  std::vector<Launch> launches;
-  std::vector<int32_t> written;
-  if (!read_program(record, &program) || !read_records(record, "buffers", &buffers, read_buffer) ||
-      !read_records(record, "launches", &launches, read_launch) ||
-      !read_list(record, "written", &written) ||
-      !check_execution(plan, program, buffers, launches, written)) {
-    return false;
+PlanCode* read_code(const Plan* plan, PyObject* execution) {
+  auto code = steal(new PlanCode());
+  code->program.inputs = static_cast<int32_t>(plan->metadata.registers());
+  PyObject* pending = record_field(execution, "pending");
+  if (!pending || !read_program(execution, &code->program) ||
+      !read_records(execution, "buffers", &code->buffers, read_buffer) ||
+      !read_records(execution, "launches", &code->launches, read_launch) ||
+      !read_list(execution, "written", &code->written) || !check_code(plan, *code.get())) {
+    return nullptr;
   }
-  if (plan->compiled) return true;  // another thread was faster while Python ran
-  plan->execution = std::move(program);
-  plan->buffers = std::move(buffers);
-  plan->launches = std::move(launches);
-  plan->written = std::move(written);
-  plan->executed = Py_NewRef(record);
-  plan->compiled = true;
-  return true;
+  code->awaits = pending != Py_None;
+  code->record = Py_NewRef(execution);
+  return code.release();
 }
 
 }  // namespace fb

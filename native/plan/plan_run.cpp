@@ -9,6 +9,7 @@
 #include "call/op_internal.h"
 #include "device/devices.h"
 #include "plan/prepacked.h"
+#include "plan/tier.h"
 #include "routines/routines_python.h"
 #include "runtime/poison.h"
 #include "runtime/profile.h"
@@ -90,20 +91,20 @@ void widen_to_groups(const std::vector<Launch>& launches, Lifetime* life) {
 // Best fit by lifetime: the largest first, each into the smallest gap between those that are alive
 // at the same time.
 bool plan_arena(Instance* instance) {
-  const Plan* plan = instance->plan;
-  instance->arena_offsets.assign(plan->buffers.size(), -1);
+  const PlanCode* code = instance->code;
+  instance->arena_offsets.assign(code->buffers.size(), -1);
   std::vector<Lifetime> lives;
-  for (size_t i = 0; i < plan->buffers.size(); ++i) {
-    const BufferSpec& b = plan->buffers[i];
+  for (size_t i = 0; i < code->buffers.size(); ++i) {
+    const BufferSpec& b = code->buffers[i];
     if (b.kind != BufferSpec::Temporary) continue;
     const int64_t nbytes = instance->registers[b.nbytes];
     if (nbytes > kMostTemporary) {
       PyErr_Format(PyExc_MemoryError, "[%s] a temporary of %lld bytes\nhint: use smaller sizes",
-                   plan->name.c_str(), static_cast<long long>(nbytes));
+                   instance->plan->name.c_str(), static_cast<long long>(nbytes));
       return false;
     }
     lives.push_back({i, align_up(nbytes > 0 ? nbytes : 1) + kRedZone, b.first, b.last});
-    widen_to_groups(plan->launches, &lives.back());
+    widen_to_groups(code->launches, &lives.back());
   }
   std::stable_sort(lives.begin(), lives.end(),
                    [](const Lifetime& a, const Lifetime& b) { return a.nbytes > b.nbytes; });
@@ -134,15 +135,15 @@ bool plan_arena(Instance* instance) {
 }
 
 void resolve_launches(Instance* instance) {
-  const Plan* plan = instance->plan;
+  const std::vector<Launch>& launches = instance->code->launches;
   const int64_t* r = instance->registers.data();
   size_t words = 0;
-  for (const Launch& launch : plan->launches) {
+  for (const Launch& launch : launches) {
     words += launch.sizes.size() + launch.offsets.size() + 1;
   }
   std::vector<int64_t>& values = instance->launch_values;
   values.reserve(words);  // pointers into it are handed out below: it must not grow again
-  for (const Launch& launch : plan->launches) {
+  for (const Launch& launch : launches) {
     ReadyLaunch ready{&launch, values.data() + values.size(), nullptr, 0, 0, 0};
     for (int32_t s : launch.sizes) values.push_back(r[s]);
     const bool moved =
@@ -170,7 +171,8 @@ void resolve_launches(Instance* instance) {
 // Most eager calls are one or a few short kernels: plan_run has a straight path for them, without
 // threads, groups or allocations beside the outputs.
 bool is_simple(const Instance* instance) {
-  const std::vector<BufferSpec>& buffers = instance->plan->buffers;
+  if (instance->code->awaits) return false;  // its runs are timed
+  const std::vector<BufferSpec>& buffers = instance->code->buffers;
   const int64_t arena_limit = kRedZone > 0 ? 0 : kStackArena;  // the stack has no red zones
   if (instance->total_work >= kParallelWork || instance->arena_bytes > arena_limit) return false;
   if (!instance->packings.empty()) return false;
@@ -523,8 +525,8 @@ bool make_outputs(const Instance* instance, const Call& call, Device device, PyO
 
 void note_outputs(const Plan* plan, PyObject* const* outputs) { note_new(plan, outputs); }
 
-void note_inputs(const Plan* plan, const Call& call) {
-  for (int32_t slot : plan->written) ++call.tensors[slot]->storage->writes;
+void note_inputs(const Instance* instance, const Call& call) {
+  for (int32_t slot : instance->code->written) ++call.tensors[slot]->storage->writes;
 }
 
 void drop_outputs(const Plan* plan, PyObject** outputs) {
@@ -536,14 +538,14 @@ namespace {
 // Base pointer of every buffer; the error blocks are zeroed.
 bool locate_buffers(const Instance* instance, const Call& call, PyObject* const* outputs,
                     char* arena, int64_t* errors, char** bases) {
-  const Plan* plan = instance->plan;
-  for (size_t i = 0; i < plan->buffers.size(); ++i) {
-    const BufferSpec& buffer = plan->buffers[i];
+  const std::vector<BufferSpec>& buffers = instance->code->buffers;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const BufferSpec& buffer = buffers[i];
     switch (buffer.kind) {
       case BufferSpec::Input: {
         Tensor* t = call.tensors[buffer.index];
         if ((t->storage->pending || t->storage->writer) &&
-            !tensor_materialise(t, plan->name.c_str())) {
+            !tensor_materialise(t, instance->plan->name.c_str())) {
           return false;
         }
         bases[i] = t->data();
@@ -578,8 +580,8 @@ bool locate_buffers(const Instance* instance, const Call& call, PyObject* const*
 void fence_temporaries(const Instance* instance, const char* arena) {
   if (kRedZone == 0 || !arena) return;
   poison(arena, instance->arena_bytes);
-  for (size_t i = 0; i < instance->plan->buffers.size(); ++i) {
-    const BufferSpec& buffer = instance->plan->buffers[i];
+  for (size_t i = 0; i < instance->code->buffers.size(); ++i) {
+    const BufferSpec& buffer = instance->code->buffers[i];
     if (buffer.kind != BufferSpec::Temporary) continue;
     unpoison(arena + instance->arena_offsets[i], instance->registers[buffer.nbytes]);
   }
@@ -596,22 +598,23 @@ const char* run_released(const Execution& run, const Call& call, Failure* failur
   }
   const char* error;
   Py_BEGIN_ALLOW_THREADS error = run_all(run, failure);
-  Py_END_ALLOW_THREADS for (int32_t slot : run.instance->plan->written)++ held.get()[slot]->writes;
+  Py_END_ALLOW_THREADS for (int32_t slot : run.instance->code->written)++ held.get()[slot]->writes;
   for (int32_t i = 0; i < call.tensor_count; ++i) storage_decref(held.get()[i]);
   return error;
 }
 
 const char* run_held(const Execution& run, const Call& call, Failure* failure) {
   const char* error = run_all(run, failure);
-  note_inputs(run.instance->plan, call);
+  note_inputs(run.instance, call);
   return error;
 }
 
-bool check_errors(const Plan* plan, char* const* bases) {
-  for (size_t i = 0; i < plan->buffers.size(); ++i) {
-    if (plan->buffers[i].kind != BufferSpec::Error) continue;
+bool check_errors(const Instance* instance, char* const* bases) {
+  const std::vector<BufferSpec>& buffers = instance->code->buffers;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    if (buffers[i].kind != BufferSpec::Error) continue;
     const int64_t* block = reinterpret_cast<const int64_t*>(bases[i]);
-    if (!check_error_block(plan, plan->buffers[i], block)) return false;
+    if (!check_error_block(instance->plan, buffers[i], block)) return false;
   }
   return true;
 }
@@ -628,7 +631,7 @@ int64_t distinct_bytes(const Tensor* t) {
 std::vector<int64_t> bytes_of_buffers(const Instance* instance, const Call& call,
                                       PyObject* const* outputs) {
   std::vector<int64_t> bytes;
-  for (const BufferSpec& b : instance->plan->buffers) {
+  for (const BufferSpec& b : instance->code->buffers) {
     int64_t size = 0;
     if (b.kind == BufferSpec::Input) size = distinct_bytes(call.tensors[b.index]);
     if (b.kind == BufferSpec::Output && outputs[b.index]) {
@@ -642,13 +645,14 @@ std::vector<int64_t> bytes_of_buffers(const Instance* instance, const Call& call
 
 bool execute(Instance* instance, const Call& call, PyObject* const* outputs) {
   const Plan* plan = instance->plan;
+  const PlanCode* code = instance->code;
   std::vector<int64_t> buffer_bytes;
   if (profiling()) [[unlikely]] {
     buffer_bytes = bytes_of_buffers(instance, call, outputs);
   }
   size_t error_count = 0;
-  for (const BufferSpec& b : plan->buffers) error_count += b.kind == BufferSpec::Error;
-  SmallArray<char*, kInlineBuffers> bases(plan->buffers.size());
+  for (const BufferSpec& b : code->buffers) error_count += b.kind == BufferSpec::Error;
+  SmallArray<char*, kInlineBuffers> bases(code->buffers.size());
   SmallArray<PackedUse, 4> packed(instance->packings.size());
   alignas(kAlignment) int64_t few_errors[2 * kErrorWords];
   std::vector<int64_t> many_errors;
@@ -684,7 +688,21 @@ bool execute(Instance* instance, const Call& call, PyObject* const* outputs) {
   }
   if (arena) block_free(arena, instance->arena_bytes);
   if (error) raise_routine_error(plan->name.c_str(), failure.kind, error);
-  return fine && !error && (error_count == 0 || check_errors(plan, bases.get()));
+  return fine && !error && (error_count == 0 || check_errors(instance, bases.get()));
+}
+
+// What runs take while other code is awaited decides when it is made.
+[[gnu::noinline]] bool execute_timed(Instance* instance, const Call& call,
+                                     PyObject* const* outputs) {
+  const int64_t start = profile_now();
+  const bool fine = execute(instance, call, outputs);
+  tier_spent(instance->code, profile_now() - start);
+  return fine;
+}
+
+bool run_general(Instance* instance, const Call& call, PyObject* const* outputs) {
+  return instance->code->awaits ? execute_timed(instance, call, outputs)
+                                : execute(instance, call, outputs);
 }
 
 bool run_simple(const Instance* instance, const Call& call, PyObject* const* outputs) {
@@ -713,7 +731,7 @@ bool run_simple(const Instance* instance, const Call& call, PyObject* const* out
     }
     launch.kernel(pointers, ready.sizes, scalars, 0, ready.chunks, scratch);
   }
-  note_inputs(instance->plan, call);
+  note_inputs(instance, call);
   note_new(instance->plan, outputs);
   return true;
 }
@@ -748,31 +766,43 @@ Instance* instance_new(Plan* plan, const int64_t* symbols, int32_t count) {
   return instance.release();
 }
 
+Instance* instance_renewed(const Instance* instance) {
+  Plan* plan = instance->plan;
+  Instance* fresh = instance_new(plan, instance->registers.data(), plan->metadata.inputs);
+  if (fresh) fresh->id = instance->id;  // keys of streams name it
+  return fresh;
+}
+
 void instance_decref(Instance* instance) {
   if (--instance->references > 0) return;
+  drop(instance->code);
   drop(instance->plan);
   delete instance;
 }
 
 bool instance_prepare(Instance* instance) {
-  if (instance->prepared) return true;
+  if (instance->code) return true;
   Plan* plan = instance->plan;
-  if (!plan->compiled) {
+  if (!plan->code) {
     const ProfileScope scope(EventKind::Compile, plan->name.c_str());
     if (!plan_compile(plan)) return false;
   }
-  if (instance->prepared) return true;  // while Python compiled
-  instance->registers.resize(static_cast<size_t>(plan->execution.registers()));
-  if (!plan->execution.run(instance->registers.data())) {
+  if (instance->code) return true;  // while Python compiled
+  const auto code = share(plan->code);
+  instance->registers.resize(static_cast<size_t>(code->program.registers()));
+  if (!code->program.run(instance->registers.data())) {
     PyErr_Format(PyExc_RuntimeError,
                  "[%s] a size overflows 64 bits\nhint: the result would not fit in memory",
                  plan->name.c_str());
     return false;
   }
-  if (!plan_arena(instance)) return false;
+  instance->code = share(code.get()).release();
+  if (!plan_arena(instance)) {
+    drop(instance->code);
+    return false;
+  }
   resolve_launches(instance);
   instance->simple = is_simple(instance);
-  instance->prepared = true;
   return true;
 }
 
@@ -781,11 +811,11 @@ bool plan_run(Instance* instance, const Call& call, PyObject** outputs) {
   if (plan->elsewhere) [[unlikely]] {
     return plan_run_elsewhere(instance, call, outputs);
   }
-  if (!instance->prepared && !instance_prepare(instance)) return false;
+  if (!instance->code && !instance_prepare(instance)) return false;
   if (!make_outputs_at(instance, call, Device{}, outputs)) return false;
   if (dry_run || instance->ready.empty()) return true;
   const bool simple = instance->simple && !profiling();  // the straight path takes no times
-  if (simple ? run_simple(instance, call, outputs) : execute(instance, call, outputs)) return true;
+  if (simple ? run_simple(instance, call, outputs) : run_general(instance, call, outputs)) return true;
   drop_outputs(plan, outputs);
   return false;
 }

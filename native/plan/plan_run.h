@@ -12,7 +12,7 @@ void drop_outputs(const Plan* plan, PyObject** outputs);
 // Raises what an error block says. True where it is empty.
 bool check_error_block(const Plan* plan, const BufferSpec& buffer, const int64_t* block);
 // After launches: their results have other data.
-void note_inputs(const Plan* plan, const Call& call);
+void note_inputs(const Instance* instance, const Call& call);
 void note_outputs(const Plan* plan, PyObject* const* outputs);
 
 inline Scalar read_scalar(const Scalar* scalars, const uint8_t* scalar_is_float,

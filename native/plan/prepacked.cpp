@@ -230,8 +230,8 @@ PackedUse use_of(PackedEntry* entry, int64_t nbytes) {
   return {block, false};
 }
 
-bool keepable(const Plan* plan, int32_t slot, const Storage* storage) {
-  for (int32_t written : plan->written) {
+bool keepable(const PlanCode* code, int32_t slot, const Storage* storage) {
+  for (int32_t written : code->written) {
     if (written == slot) return false;
   }
   return !storage->reached && storage->exports == 0 && (!storage->release || storage->alone) &&
@@ -253,15 +253,15 @@ PackedUse look_up(const Tensor* t, const ReadyLaunch& ready, int64_t nbytes) {
 }  // namespace
 
 void packed_bind(const Instance* instance, const Call& call, char** bases, PackedUse* uses) {
-  const Plan* plan = instance->plan;
+  const PlanCode* code = instance->code;
   for (size_t i = 0; i < instance->packings.size(); ++i) {
     const ReadyLaunch& ready = instance->ready[instance->packings[i]];
     const Launch& launch = *ready.launch;
-    const int32_t slot = plan->buffers[launch.buffers[launch.packs_from]].index;
+    const int32_t slot = code->buffers[launch.buffers[launch.packs_from]].index;
     const int32_t result = launch.buffers[launch.packs_to];
     const int64_t spare = launch.spare >= 0 ? instance->registers[launch.spare] : 0;
-    const int64_t nbytes = spare > 0 ? spare : instance->registers[plan->buffers[result].nbytes];
-    if (keepable(plan, slot, call.tensors[slot]->storage) && nbytes > 0) {
+    const int64_t nbytes = spare > 0 ? spare : instance->registers[code->buffers[result].nbytes];
+    if (keepable(code, slot, call.tensors[slot]->storage) && nbytes > 0) {
       uses[i] = look_up(call.tensors[slot], ready, nbytes);
     }
     if (uses[i].block) {
