@@ -89,6 +89,17 @@ def _wide() -> Table:
     return table
 
 
+def _masked_store(suffix: str, vector: str, mask: str, narrow: bool) -> Instruction:
+    """A store of the lanes whose bits are set. GCC would store a part of a wider register by a
+    masked VEXTRACT, which faults on memory that the mask leaves out: a part is a value of its own.
+    """
+    store = f"__builtin_ia32_store{suffix}_mask((void *)$p, {{}}, {mask}($bits))"
+    if not narrow:
+        return Instruction(store.format(f"({vector})$v"), gcc=False)
+    part = f'{vector} fb_v = ({vector})$v; __asm__("" : "+v"(fb_v));'
+    return Instruction(f"({{ {part} {store.format('fb_v')}; }})", gcc=False)
+
+
 def _masked() -> Table:
     """Loads and stores that leave lanes out."""
     table = {}
@@ -96,13 +107,10 @@ def _masked() -> Table:
         vector, mask = f"i{bits}x{lanes}", f"({_MASK_TYPES[lanes]})"
         if lanes == 32:  # the types of units have 16 lanes at most
             vector = "short __attribute__((vector_size(64)))"
-        load, store = (
-            _ia32(f"{name}{suffix}_mask({operands}, {mask}($bits))", gcc=False)
-            for name, operands in (
-                ("load", f"(const void *)$p, ({vector})$other"),
-                ("store", f"(void *)$p, ({vector})$v"),
-            )
+        load = _ia32(
+            f"load{suffix}_mask((const void *)$p, ({vector})$other, {mask}($bits))", gcc=False
         )
+        store = _masked_store(suffix, vector, mask, bits * lanes < 512)
         for letter in "fiu":
             table["load", f"{letter}{bits}", lanes] = load
             table["store", f"{letter}{bits}", lanes] = store
