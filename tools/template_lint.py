@@ -1,10 +1,10 @@
-"""Checks the kernels' C: its format, every sample of every template, and every helper function.
+"""Checks the kernels' C: format, samples of templates, helper functions, and block functions.
 
     python -m tools.template_lint [--fix]
 
 `compiler/templates/` names samples of each template's settings. The C compiler reads their texts,
-and all helper functions for each lane count, with all warnings for each target of this kind of
-processor, without generating code.
+all helper functions for each lane count, and all block functions, with all warnings for each target
+of this kind of processor, without generating code.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from flambeau.compiler import toolchain
+from flambeau.compiler.baseline import functions as block_functions
 from flambeau.compiler.codegen.c.math import library
 from flambeau.compiler.codegen.c.printer.c_printer import print_kernel
 from flambeau.compiler.codegen.c.printer.c_unit import render
@@ -86,6 +87,7 @@ def main(fix: bool) -> int:
     for target in natives:
         units = {f"helpers_{lanes}": helpers(lanes, target) for lanes in LANES}
         units |= {template.name: unit(template, target) for template in TEMPLATES.values()}
+        units |= {f"blocks_{i}": text for i, text in enumerate(block_functions.units(target, 4))}
         mistakes += filter(None, (warnings(*named, target) for named in units.items()))
     for mistake in mistakes:
         print(mistake)
