@@ -143,7 +143,21 @@ class Speller:
             value = f"({value} & 1)"
         elif kind[0] == "f" and goal[0] != "f":
             return self._float_to_int(value, kind, goal)
-        return value if kind == goal else f"fb_to_{goal}x{count}({value})"
+        return self._converted(value, kind, goal)
+
+    def _converted(self, value: str, kind: str, goal: str) -> str:
+        """A conversion by the compiler. GCC converts integers to elements of twice the width by one
+        instruction, and to wider ones one by one: these are reached in steps.
+        """
+        count, bits, steps = self.lanes.count, kind_bits(kind), [goal]
+        if count > 1 and kind[0] != "f":
+            if goal[0] == "f" and bits < 32:
+                steps = ["i32", goal]
+            wider = [bits << i for i in (1, 2) if bits << i < kind_bits(steps[0])]
+            steps = [*(f"{kind[0]}{width}" for width in wider), *steps]
+        for step in steps if kind != goal else ():
+            value = f"fb_to_{step}x{count}({value})"
+        return value
 
     def _float_to_int(self, value: str, kind: str, goal: str) -> str:
         count = self.lanes.count
@@ -172,7 +186,7 @@ class Speller:
         """The value that a loaded element (or vector of elements) stands for."""
         count = self.lanes.count
         if dtype == "bool":
-            wide = f"fb_to_{self.lanes.mask}x{count}({memory})"
+            wide = self._converted(memory, "u8", self.lanes.mask)
             return f"(({self.lanes.mask}x{count})fb_ne_x{count}({wide}, 0))"
         if dtype in HALVES:
             return f"fb_from{dtype}_u16x{count}({memory})"
