@@ -325,8 +325,10 @@ struct ScalarSource {
   int32_t index;  // Argument: scalar slot
   Scalar constant;
 };
+struct BlockProgram;  // baseline/block_program.h
 struct Launch {
-  KernelFunction kernel = nullptr;
+  KernelFunction kernel = nullptr;              // of a program: what runs block programs
+  std::shared_ptr<const BlockProgram> program;  // on the baseline tier
   RoutineFunction routine = nullptr;
   std::string name;
   std::vector<int32_t> buffers;  // indices into Plan::buffers
@@ -571,6 +573,7 @@ bool init_lapack(PyObject* module);
 bool init_random(PyObject* module);
 bool init_tape(PyObject* module);
 bool init_record(PyObject* module);
+bool init_block_functions(PyObject* module);
 
 }  // namespace fb
 #pragma GCC visibility pop

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flambeau.compiler.schedule import launch as scheduled
-from flambeau.ir.plan import Buffer, Execution, Launch, Number, Packing
+from flambeau.ir.plan import BlockProgram, Buffer, Execution, Launch, Number, Packing
 from flambeau.ir.size import Size
 from flambeau.ir.size_program import Program
 
@@ -21,6 +21,7 @@ def build_execution(
     symbols: tuple[str, ...],
     registers: int | None,
     addresses: Mapping[str, int],
+    programs: Mapping[str, BlockProgram],
     keepalive: list[Any],
 ) -> Execution:
     """The execution of a schedule.
@@ -30,13 +31,14 @@ def build_execution(
         symbols: names of the first registers.
         registers: number of registers of the metadata program; None: just the symbols.
         addresses: address of each kernel's function, by kernel text.
+        programs: of kernels that have no address, by kernel text.
         keepalive: what must live as long as the addresses are used.
     """
     count = len(symbols) if registers is None else registers
     names = [*symbols, *(f"metadata{i}" for i in range(len(symbols), count))]
     program = Program(names)
     buffers = [_buffer(b, program) for b in schedule.buffers]
-    launches = [_launch(launch, program, addresses) for launch in schedule.launches]
+    launches = [_launch(launch, program, addresses, programs) for launch in schedule.launches]
     return Execution(
         program=program.packed(),
         buffers=buffers,
@@ -61,11 +63,16 @@ def _optional(expression: Size, program: Program) -> int:
     return -1 if expression == 0 else program.register(expression)
 
 
-def _launch(launch: scheduled.Launch, program: Program, addresses: Mapping[str, int]) -> Launch:
+def _launch(
+    launch: scheduled.Launch,
+    program: Program,
+    addresses: Mapping[str, int],
+    programs: Mapping[str, BlockProgram],
+) -> Launch:
     kernel = launch.kernel
     return Launch(
         name=launch.name,
-        kernel=None if kernel is None else addresses[kernel.text()],
+        kernel=None if kernel is None else addresses.get(kernel.text()),
         routine=launch.routine,
         buffers=launch.buffers,
         offsets=[_optional(offset, program) for offset in launch.offsets],
@@ -79,6 +86,7 @@ def _launch(launch: scheduled.Launch, program: Program, addresses: Mapping[str, 
         elements=_optional(launch.elements, program),
         traffic=launch.traffic,
         packing=_packing(launch, program),
+        program=None if kernel is None else programs.get(kernel.text()),
     )
 
 

@@ -46,7 +46,7 @@ from flambeau.compiler.simplify import simplify
 from flambeau.ir.kernel import Kernel
 from flambeau.ir.lock import importing
 from flambeau.ir.node import Graph
-from flambeau.ir.plan import Execution
+from flambeau.ir.plan import BlockProgram, Execution
 from flambeau.runtime import collection, settings
 
 
@@ -68,6 +68,7 @@ class State:
         kernels: distinct kernels, by text.
         addresses: of compiled kernels, by text.
         symbols: their names in C, by text.
+        programs: of kernels on the baseline tier, by text.
         keepalive: what the addresses need.
         execution: the result.
     """
@@ -85,6 +86,7 @@ class State:
     kernels: dict[str, Kernel] = field(default_factory=dict)
     addresses: dict[str, int] = field(default_factory=dict)
     symbols: dict[str, str] = field(default_factory=dict)
+    programs: dict[str, BlockProgram] = field(default_factory=dict)
     keepalive: list[Any] = field(default_factory=list)
     execution: Execution = Execution((), (), ())
 
@@ -118,7 +120,7 @@ def _lower(state: State) -> None:
 
 def _add_to_build(state: State, kernel: Kernel) -> None:
     """Hands a kernel to the printer and the compiler, where they run beside the planning."""
-    if state.build is not None:
+    if state.build is not None and not _interpreted(state, kernel):
         with contextlib.suppress(NotImplementedError):  # raised when it turns out to be needed
             state.build.add(kernel)
 
@@ -130,14 +132,33 @@ def _print(state: State) -> None:
         _add_to_build(state, kernel)
 
 
+def _interpreted(state: State, kernel: Kernel) -> bool:
+    """Whether a kernel runs on the baseline tier."""
+    if settings.get("TIER") == "compiled" or _device(state) != "cpu" or kernel.form == "template":
+        return False
+    with importing:
+        from flambeau.compiler import baseline
+
+    return baseline.chosen(kernel)
+
+
 def _compile(state: State) -> None:
-    if not state.kernels:
+    compiled = {}
+    for text, kernel in state.kernels.items():
+        if _interpreted(state, kernel):
+            with importing:
+                from flambeau.compiler.baseline.lower import block_program
+
+            state.programs[text] = block_program(kernel)
+        else:
+            compiled[text] = kernel
+    if not compiled:
         return
     build = targets.builder(_device(state))
     begun = () if state.build is None else (state.build,)
-    handles = build(list(state.kernels.values()), *begun)
+    handles = build(list(compiled.values()), *begun)
     state.build = None
-    for text, handle in zip(state.kernels, handles, strict=True):
+    for text, handle in zip(compiled, handles, strict=True):
         state.addresses[text] = handle.address
         state.symbols[text] = handle.name
     state.keepalive.extend(handle.keepalive for handle in handles)
@@ -145,8 +166,9 @@ def _compile(state: State) -> None:
 
 def _assemble(state: State) -> None:
     state.execution = build_execution(
-        state.schedule, state.graph.symbols, state.registers, state.addresses, state.keepalive
-    )
+        state.schedule, state.graph.symbols, state.registers, state.addresses, state.programs,
+        state.keepalive,
+    )  # fmt: skip
 
 
 def _device(state: State) -> str:
@@ -194,7 +216,9 @@ def _c_text(state: State) -> str:
 
 
 def _compiled_text(state: State) -> str:
-    return "".join(f"{state.symbols[text]} {k.form}\n" for text, k in state.kernels.items())
+    return "".join(
+        f"{state.symbols.get(text, 'program')} {k.form}\n" for text, k in state.kernels.items()
+    )
 
 
 def _execution_text(state: State) -> str:
@@ -305,15 +329,16 @@ def compile_portable(
         the cache's levels.
     """
     state = _compiled(graph, registers, choose)
-    numbers = {text: number for number, text in enumerate(state.kernels)}
+    compiled = [kernel for text, kernel in state.kernels.items() if text in state.addresses]
+    numbers = {kernel.text(): number for number, kernel in enumerate(compiled)}
     scheduled = state.schedule.launches
-    kernels = [None if x.kernel is None else numbers[x.kernel.text()] for x in scheduled]
+    kernels = [None if x.kernel is None else numbers.get(x.kernel.text()) for x in scheduled]
     launches = [
         launch._replace(kernel=kernel)
         for launch, kernel in zip(state.execution.launches, kernels, strict=True)
     ]
     portable = state.execution._replace(launches=launches, keepalive=())
-    return state.execution, portable, _keys(list(state.kernels.values()))
+    return state.execution, portable, _keys(compiled)
 
 
 def _keys(kernels: list[Kernel]) -> list[tuple[str, ...]]:

@@ -200,13 +200,25 @@ class Packing(NamedTuple):
     kernel: int
 
 
+class BlockProgram(NamedTuple):
+    """A kernel for the block interpreter (docs/design.md § 5b).
+
+    Attributes:
+        functions: names of the block functions that it calls.
+        words: everything else, see `compiler/baseline/program.py`.
+    """
+
+    functions: tuple[str, ...]
+    words: bytes
+
+
 class Launch(NamedTuple):
     """A kernel, or a native routine; -1 means no register.
 
     Attributes:
         name: in profiles and errors.
         kernel: its address, or in a stored plan its number.
-        routine: its name, where there is no kernel.
+        routine: its name, where there is neither kernel nor program.
         buffers: positions in the execution's buffers.
         offsets: registers of bytes to skip, per buffer; empty: none.
         sizes: registers of size arguments.
@@ -218,6 +230,7 @@ class Launch(NamedTuple):
         flops, elements: registers, for profiles.
         traffic: for profiles: per buffer, bytes per point at most, and how often; or empty.
         packing: see `Packing`.
+        program: on the baseline tier, in place of a kernel.
     """
 
     name: str
@@ -235,6 +248,7 @@ class Launch(NamedTuple):
     elements: int = -1
     traffic: Sequence[int] = ()
     packing: Packing | None = None
+    program: BlockProgram | None = None
 
 
 class Execution(NamedTuple):
@@ -294,4 +308,6 @@ def unpacked_execution(fields: Sequence[Any]) -> Execution:
 def _unpacked_launch(fields: Sequence[Any]) -> Launch:
     launch = Launch(*fields)
     packing = None if launch.packing is None else Packing(*launch.packing)
-    return launch._replace(scalars=[Number(*x) for x in launch.scalars], packing=packing)
+    program = None if launch.program is None else BlockProgram(*launch.program)
+    scalars = [Number(*x) for x in launch.scalars]
+    return launch._replace(scalars=scalars, packing=packing, program=program)

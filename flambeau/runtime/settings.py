@@ -58,6 +58,12 @@ def _target(text: str) -> str:
     return text
 
 
+def _tier(text: str) -> str:
+    if text not in ("compiled", "baseline", "random"):
+        raise ValueError("use compiled, baseline or random")
+    return text
+
+
 def _default_cache() -> str:
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return os.path.join(os.path.expanduser(base), "flambeau")
@@ -73,6 +79,7 @@ KNOBS: dict[str, Knob] = {
         Knob("DEBUG", _count, 0, "0 to 5: how much of the work is shown; or TORCH_LOGS"),
         Knob("NUM_THREADS", _count, 0, "threads of the core; 0: one per core"),
         Knob("TARGET", _target, None, "instruction set of kernels: avx512, avx2, neon, generic"),
+        Knob("TIER", _tier, "compiled", "for tests: compiled, baseline, random: of each kernel"),
         Knob("VERIFY", _flag, False, "verify every program between the compiler's stages"),
     )
 }

@@ -1,4 +1,4 @@
-// The Plan type, and the size program of every number that a run (plan_run.cpp) needs.
+// The Plan type.
 #include <utility>
 
 #include "call/op_internal.h"
@@ -14,11 +14,6 @@ PyTypeObject* PlanType = nullptr;
 namespace {
 
 std::atomic<uint64_t> next_plan_id{1};
-
-int64_t floor_divide(int64_t a, int64_t b) {
-  const int64_t q = a / b;
-  return q - ((a % b != 0) && ((a < 0) != (b < 0)));
-}
 
 // ---- the Python type
 
@@ -223,67 +218,6 @@ bool dtype_from_ir(PyObject* object, DType* out) {
   }
   PyErr_Format(PyExc_ValueError, "[Plan] unknown dtype %R", object);
   return false;
-}
-
-bool SizeProgram::run(int64_t* r) const {
-  int64_t at = inputs;
-  for (const SizeInstruction& instruction : code) {
-    const SizeOp op = instruction.op;
-    if (op == SizeOp::Const) {
-      r[at++] = instruction.a;
-      continue;
-    }
-    const int64_t a = r[instruction.a], b = r[instruction.b];
-    int64_t value = 0;
-    switch (op) {
-      case SizeOp::Const:
-        break;
-      case SizeOp::Add:
-        if (__builtin_add_overflow(a, b, &value)) return false;
-        break;
-      case SizeOp::Sub:
-        if (__builtin_sub_overflow(a, b, &value)) return false;
-        break;
-      case SizeOp::Mul:
-        if (__builtin_mul_overflow(a, b, &value)) return false;
-        break;
-      case SizeOp::FloorDiv:
-      case SizeOp::Mod:
-        if (b == 0 || (b == -1 && a == INT64_MIN)) return false;
-        value = op == SizeOp::FloorDiv ? floor_divide(a, b) : a % b;
-        if (op == SizeOp::Mod && value != 0 && (value < 0) != (b < 0)) value += b;
-        break;
-      case SizeOp::Min:
-        value = a < b ? a : b;
-        break;
-      case SizeOp::Max:
-        value = a > b ? a : b;
-        break;
-      case SizeOp::Eq:
-        value = a == b;
-        break;
-      case SizeOp::Ne:
-        value = a != b;
-        break;
-      case SizeOp::Lt:
-        value = a < b;
-        break;
-      case SizeOp::Le:
-        value = a <= b;
-        break;
-      case SizeOp::And:
-        value = (a != 0) & (b != 0);
-        break;
-      case SizeOp::Or:
-        value = (a != 0) | (b != 0);
-        break;
-      case SizeOp::Not:
-        value = a == 0;
-        break;
-    }
-    r[at++] = value;
-  }
-  return true;
 }
 
 bool plan_compile(Plan* plan) {

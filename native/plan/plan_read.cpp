@@ -2,6 +2,7 @@
 // name.
 #include <utility>
 
+#include "baseline/block_program.h"
 #include "call/op_internal.h"
 #include "plan/plan_check.h"
 
@@ -229,6 +230,13 @@ bool read_function(PyObject* record, Launch* out) {
     void* address = PyLong_AsVoidPtr(kernel);
     out->kernel = reinterpret_cast<KernelFunction>(address);
     return address || bad_spec("launch", "null kernel");
+  }
+  PyObject* program = record_field(record, "program");
+  if (!program) return false;
+  if (program != Py_None) {
+    out->program = read_block_program(program);
+    out->kernel = run_block_program;
+    return out->program != nullptr;
   }
   std::string routine;
   if (!read_text(record, "routine", &routine)) return false;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <new>
 
+#include "baseline/block_program.h"
 #include "call/op_internal.h"
 #include "device/devices.h"
 #include "plan/prepacked.h"
@@ -134,16 +135,26 @@ bool plan_arena(Instance* instance) {
   return true;
 }
 
+// What a program finds before its sizes; returns its bytes of scratch.
+int64_t prepare_program(const BlockProgram& program, std::vector<int64_t>* values,
+                        const int64_t* sizes) {
+  const size_t first = static_cast<size_t>(sizes - values->data());
+  (*values)[first - 2] = program.kept_elements(sizes);
+  (*values)[first - 1] = reinterpret_cast<int64_t>(&program);
+  return program.scratch_bytes(sizes);
+}
+
 void resolve_launches(Instance* instance) {
   const std::vector<Launch>& launches = instance->code->launches;
   const int64_t* r = instance->registers.data();
   size_t words = 0;
   for (const Launch& launch : launches) {
-    words += launch.sizes.size() + launch.offsets.size() + 1;
+    words += launch.sizes.size() + launch.offsets.size() + 3;
   }
   std::vector<int64_t>& values = instance->launch_values;
   values.reserve(words);  // pointers into it are handed out below: it must not grow again
   for (const Launch& launch : launches) {
+    if (launch.program) values.insert(values.end(), {0, 0});
     ReadyLaunch ready{&launch, values.data() + values.size(), nullptr, 0, 0, 0};
     for (int32_t s : launch.sizes) values.push_back(r[s]);
     const bool moved =
@@ -153,7 +164,9 @@ void resolve_launches(Instance* instance) {
       for (int32_t o : launch.offsets) values.push_back(o >= 0 ? r[o] : 0);
     }
     ready.chunks = launch.chunks >= 0 ? r[launch.chunks] : 1;
-    ready.scratch = launch.scratch >= 0 ? r[launch.scratch] : 0;
+    ready.scratch = launch.program        ? prepare_program(*launch.program, &values, ready.sizes)
+                    : launch.scratch >= 0 ? r[launch.scratch]
+                                          : 0;
     const int64_t chunks = std::clamp<int64_t>(ready.chunks, 0, kMostWork / kChunkWork);
     ready.work = launch.work >= 0 ? std::clamp<int64_t>(r[launch.work], 0, kMostWork)
                  : launch.kernel  ? chunks * kChunkWork
@@ -464,7 +477,8 @@ bool abandon_outputs(size_t made, size_t count, PyObject** outputs) {
 }
 
 // In line: a call on the host makes its results without another call.
-[[gnu::always_inline]] inline bool make_outputs_at(const Instance* instance, const Call& call, Device device, PyObject** outputs) {
+[[gnu::always_inline]] inline bool make_outputs_at(const Instance* instance, const Call& call,
+                                                   Device device, PyObject** outputs) {
   const Plan* plan = instance->plan;
   const int64_t* geometry = instance->geometry.data();
   for (size_t k = 0; k < plan->outputs.size(); ++k) {

@@ -9,8 +9,14 @@ from __future__ import annotations
 import functools
 import os
 
+from typing import TYPE_CHECKING
+
 from flambeau import _core
 from flambeau.compiler.targets import current
+from flambeau.runtime import settings
+
+if TYPE_CHECKING:
+    from flambeau.ir.kernel import Kernel
 
 DIRECTORY = os.path.join(
     os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)))), "_baseline"
@@ -38,4 +44,10 @@ def load() -> None:
     _core.load_block_functions(library())
 
 
-__all__ = ["DIRECTORY", "available", "library", "load"]
+def chosen(kernel: Kernel) -> bool:
+    """Whether a kernel runs as a block program: FLAMBEAU_TIER says so."""
+    tier = settings.get("TIER")
+    return tier == "baseline" or (tier == "random" and hash(kernel.text()) % 2 == 0)
+
+
+__all__ = ["DIRECTORY", "available", "chosen", "library", "load"]

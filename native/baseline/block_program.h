@@ -1,0 +1,97 @@
+// A kernel as a flat program of block functions: the baseline tier (docs/design.md § 5b).
+//
+// A block has two axes, s and w, and at most kBlock elements. A register holds a value for one
+// block; what it varies along is its level. `flambeau/compiler/baseline/lower.py` makes programs,
+// block_program.cpp reads and checks them, block_run.cpp runs them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "baseline/functions.h"
+#include "core.h"
+
+namespace fb {
+
+constexpr int64_t kBlock = 512;         // elements
+constexpr int64_t kRegisterBytes = 16;  // the widest element
+
+enum class BlockForm : uint8_t { Map, Row, Column, Scan };
+
+enum class BlockCode : uint8_t {
+  Call,      // dst = f(a, b, c)
+  Constant,  // dst = x[0..3], one element
+  Scalar,    // dst = number x[0], as x[1]: 0 double, 1 integer, 2 mask
+  Load,      // dst = buffer x[0] at x[1] + s x[2] + w x[3]; x[4]: its memory may be the register
+  Take,      // dst = buffer x[0] at positions a
+  Store,     // buffer x[0] at x[1] + s x[2] + w x[3] = a
+  Give,      // buffer x[0] at positions b = a
+  Index,     // dst = x[1] + s x[2] + w x[3]
+  AddIndex,  // dst = a + b x[1]
+  Integer,   // dst = a (x[0]: a SizeOp) b
+  Check,    // dst = a, an index of size x[1]; errors go to buffer x[0], dimension x[2], strict x[3]
+  Expand,   // dst = a along the axes that it lacks
+  Keep,     // vector x[0] = a
+  Kept,     // dst = vector x[0]
+  Reduce,   // dst (s) = a (s, w) reduced along w; state x[0]
+  Columns,  // dst (w) = a (s, w) reduced along s, over all blocks; state x[0]
+  Scan,     // dst = running values of a (and b); state x[0]
+};
+constexpr int kBlockCodes = static_cast<int>(BlockCode::Scan) + 1;
+
+// What a register varies along; a count of elements follows.
+enum BlockLevel : uint8_t { kAlongNone = 0, kAlongS = 1, kAlongW = 2, kAlongBoth = 3 };
+
+struct BlockInstruction {
+  BlockCode code;
+  uint8_t level;          // of its result; of a store, of what it stores
+  int16_t dst, a, b, c;   // registers; -1: none
+  int32_t x[5];           // see BlockCode; size registers: -1 is 0
+  BlockFunction f, g, h;  // see block_run.cpp
+};
+
+struct BlockStatement {
+  bool once;  // its body is no loop: what it does happens once for every w, or every s
+  int32_t before, body, end;  // where its instructions lie: [before, body) before the loop
+};
+
+struct BlockParameter {
+  int32_t width;  // bytes of an element
+  bool written;
+};
+
+struct BlockProgram {
+  BlockForm form;
+  bool tiled;  // a map whose last row axis has blocks of 64 (ir/kernel.py)
+  bool spans;  // blocks may have several rows
+  int32_t sizes, scalars;
+  SizeProgram code;  // inputs: sizes, then row axes
+  int32_t fixed;     // instructions of it that depend on sizes alone
+  std::vector<int32_t> rows;
+  int32_t inner, reduce;
+  bool inner_moves;  // it depends on rows
+  std::vector<BlockParameter> parameters;
+  std::vector<int32_t> registers;  // bytes of an element
+  std::vector<int32_t> kept;       // bytes of an element
+  std::vector<int64_t> states;     // bytes
+  std::vector<BlockInstruction> instructions;
+  int32_t prologue = 0;  // instructions [0, prologue) do not depend on rows
+  std::vector<BlockStatement> statements;
+  // Where the parts of scratch lie: size registers first, then the memory of block registers.
+  std::vector<int64_t> register_offsets, state_offsets;
+  int64_t pointers = 0, staging = 0, fixed_bytes = 0;  // kept vectors begin at `fixed_bytes`
+
+  // Of a worker, for these sizes; and the elements of a kept vector (0: there are none).
+  int64_t scratch_bytes(const int64_t* n) const;
+  int64_t kept_elements(const int64_t* n) const;
+};
+
+// Reads a BlockProgram of ir/plan.py. Null + exception.
+std::shared_ptr<const BlockProgram> read_block_program(PyObject* record);
+// Runs chunks [begin, end), as a kernel does; its address lies before the sizes, n[-1],
+// and before that the elements of its kept vectors, n[-2].
+void run_block_program(char* const* p, const int64_t* n, const Scalar* x, int64_t begin,
+                       int64_t end, char* scratch);
+
+}  // namespace fb

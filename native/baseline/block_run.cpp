@@ -1,0 +1,637 @@
+// Runs block programs: the baseline tier. No GIL, no allocation, no exceptions.
+#include <algorithm>
+
+#include "baseline/block_program.h"
+#include "plan/size_run.h"
+
+namespace fb {
+namespace {
+
+constexpr int64_t kMapChunk = 8192;  // as ir/kernel.py has them
+constexpr int64_t kColumnBlock = 64;
+constexpr int64_t kTileBlock = 64;
+constexpr int64_t kTileRows = 16;  // of a block of a transposing map: whole cache lines
+constexpr int64_t kMaskBytes = 4;  // of a mask in a register
+
+struct Run {
+  const BlockProgram& program;
+  char* const* p;
+  const int64_t* n;
+  const Scalar* x;
+  char* scratch;
+  int64_t* sizes;                        // size registers
+  char** at;                             // per block register: where its elements are
+  char* staging;                         // a block in memory form
+  int64_t s = 1, w = 1, s0 = 0, w0 = 0;  // extents of the block, and its first element
+  int64_t counts[4] = {1, 1, 1, 1};      // elements, by level
+  bool whole = false;                    // one block has all of w: reductions need no state
+  int64_t kept_elements = 0;             // of a kept vector
+
+  char* own(int32_t number) const { return scratch + program.register_offsets[number]; }
+  char* state(int32_t number) const { return scratch + program.state_offsets[number]; }
+  char* fresh(int32_t number) { return at[number] = own(number); }
+  int64_t size(int32_t number) const { return number < 0 ? 0 : sizes[number]; }
+
+  void extents(int64_t rows, int64_t columns) {
+    s = rows;
+    w = columns;
+    counts[kAlongS] = rows;
+    counts[kAlongW] = columns;
+    counts[kAlongBoth] = rows * columns;
+  }
+  char* kept(int32_t number) const {
+    int64_t offset = program.fixed_bytes;
+    for (int32_t i = 0; i < number; ++i) offset += kept_elements * program.kept[i];
+    return scratch + offset + (s == 1 ? w0 : 0) * program.kept[number];
+  }
+};
+
+// Elements of a buffer that a block touches: `rows` times `columns`, or one run of them.
+struct Window {
+  char* base;
+  int64_t rows, columns, row_stride, stride, width;
+
+  bool single() const { return rows == 1; }
+  bool contiguous() const { return stride == 1 || columns == 1; }
+};
+
+Window window_of(const Run& run, const BlockInstruction& i) {
+  const int64_t along_s = run.size(i.x[2]), along_w = run.size(i.x[3]);
+  const int64_t width = run.program.parameters[i.x[0]].width;
+  const int64_t first = run.size(i.x[1]) + along_s * run.s0 + along_w * run.w0;
+  Window window{run.p[i.x[0]] + first * width, 1, 1, 0, 1, width};
+  const int64_t rows = i.level & kAlongS ? run.s : 1, columns = i.level & kAlongW ? run.w : 1;
+  if (rows == 1 || (columns > 1 && along_s == columns * along_w)) {
+    window.columns = rows * columns;
+    window.stride = along_w;
+  } else if (columns == 1) {
+    window.columns = rows;
+    window.stride = along_s;
+  } else {
+    window.rows = rows;
+    window.columns = columns;
+    window.row_stride = along_s;
+    window.stride = along_w;
+  }
+  return window;
+}
+
+void copy(char* to, const char* from, int64_t bytes) {
+  std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+
+// Elements of memory, in memory form, side by side at `to`.
+void gather(const Window& window, BlockFunction function, char* to) {
+  if (!window.single() && window.row_stride == 1 && !window.contiguous()) {
+    // Memory runs along s: whole cache lines are read, and written across the block.
+    for (int64_t j = 0; j < window.columns; ++j) {
+      const char* column = window.base + j * window.stride * window.width;
+      for (int64_t i = 0; i < window.rows; ++i) {
+        char* element = to + (i * window.columns + j) * window.width;
+        switch (window.width) {
+          case 4:
+            copy(element, column + i * 4, 4);
+            break;
+          case 8:
+            copy(element, column + i * 8, 8);
+            break;
+          default:
+            copy(element, column + i * window.width, window.width);
+        }
+      }
+    }
+    return;
+  }
+  for (int64_t i = 0; i < window.rows; ++i) {
+    char* row = window.base + i * window.row_stride * window.width;
+    char* target = to + i * window.columns * window.width;
+    if (window.contiguous()) {
+      copy(target, row, window.columns * window.width);
+    } else {
+      char* const operands[] = {target, row};
+      const int64_t numbers[] = {window.columns, window.stride};
+      function(operands, numbers);
+    }
+  }
+}
+
+void convert(BlockFunction function, char* to, char* from, int64_t count) {
+  char* const operands[] = {to, from};
+  function(operands, &count);
+}
+
+void load_masked(Run* run, const BlockInstruction& i, const Window& window, char* to) {
+  for (int64_t row = 0; row < window.rows; ++row) {
+    const int64_t first = row * window.columns;
+    char* const operands[] = {to + first * window.width,
+                              window.base + row * window.row_stride * window.width,
+                              run->at[i.b] + first * kMaskBytes, run->at[i.c]};
+    const int64_t numbers[] = {window.columns, window.stride};
+    i.f(operands, numbers);
+  }
+}
+
+void load(Run* run, const BlockInstruction& i) {
+  const Window window = window_of(*run, i);
+  const int64_t count = run->counts[i.level];
+  if (i.b >= 0) {
+    char* to = i.g ? run->staging : run->fresh(i.dst);
+    load_masked(run, i, window, to);
+    if (i.g) convert(i.g, run->fresh(i.dst), to, count);
+  } else if (window.single() && window.contiguous()) {
+    if (i.g) {
+      convert(i.g, run->fresh(i.dst), window.base, count);
+    } else if (i.x[4]) {
+      run->at[i.dst] = window.base;
+    } else {
+      copy(run->fresh(i.dst), window.base, count * window.width);
+    }
+  } else if (i.g) {
+    gather(window, i.f, run->staging);
+    convert(i.g, run->fresh(i.dst), run->staging, count);
+  } else {
+    gather(window, i.f, run->fresh(i.dst));
+  }
+}
+
+void take(Run* run, const BlockInstruction& i) {
+  char* to = i.g ? run->staging : run->own(i.dst);
+  const int64_t count = run->counts[i.level];
+  char* operands[] = {to, run->p[i.x[0]], run->at[i.a], nullptr, nullptr};
+  if (i.b >= 0) {
+    operands[3] = run->at[i.b];
+    operands[4] = run->at[i.c];
+  }
+  i.f(operands, &count);
+  if (i.g) convert(i.g, run->own(i.dst), to, count);
+  run->fresh(i.dst);
+}
+
+void store(Run* run, const BlockInstruction& i) {
+  const Window window = window_of(*run, i);
+  char* from = run->at[i.a];
+  if (window.single() && window.contiguous()) {
+    if (i.g) {
+      convert(i.g, window.base, from, window.columns);
+    } else if (from != window.base) {
+      std::memmove(window.base, from, static_cast<size_t>(window.columns * window.width));
+    }
+    return;
+  }
+  if (i.g) {
+    convert(i.g, run->staging, from, run->counts[i.level]);
+    from = run->staging;
+  }
+  for (int64_t row = 0; row < window.rows; ++row) {
+    char* to = window.base + row * window.row_stride * window.width;
+    char* values = from + row * window.columns * window.width;
+    if (window.contiguous()) {
+      copy(to, values, window.columns * window.width);
+    } else {
+      char* const operands[] = {to, values};
+      const int64_t numbers[] = {window.columns, window.stride};
+      i.f(operands, numbers);
+    }
+  }
+}
+
+void give(Run* run, const BlockInstruction& i) {
+  char* from = run->at[i.a];
+  const int64_t count = run->counts[i.level];
+  if (i.g) convert(i.g, run->staging, from, count);
+  char* const operands[] = {run->p[i.x[0]], run->at[i.b], i.g ? run->staging : from};
+  i.f(operands, &count);
+}
+
+void call(Run* run, const BlockInstruction& i, char* to) {
+  char* operands[] = {to, i.a < 0 ? nullptr : run->at[i.a], i.b < 0 ? nullptr : run->at[i.b],
+                      i.c < 0 ? nullptr : run->at[i.c]};
+  i.f(operands, &run->counts[i.level]);
+}
+
+// Where the store of a result writes, if that is where the result may be computed.
+char* direct(const Run& run, const BlockInstruction& i) {
+  if (i.g) return nullptr;
+  const Window window = window_of(run, i);
+  return window.single() && window.contiguous() ? window.base : nullptr;
+}
+
+void fill_index(Run* run, const BlockInstruction& i) {
+  auto* to = reinterpret_cast<int64_t*>(run->fresh(i.dst));
+  const int64_t along_s = run->size(i.x[2]), along_w = run->size(i.x[3]);
+  const int64_t first = run->size(i.x[1]) + along_s * run->s0 + along_w * run->w0;
+  const int64_t rows = i.level & kAlongS ? run->s : 1, columns = i.level & kAlongW ? run->w : 1;
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t j = 0; j < columns; ++j) *to++ = first + row * along_s + j * along_w;
+  }
+}
+
+void add_index(Run* run, const BlockInstruction& i) {
+  const auto* a = reinterpret_cast<const int64_t*>(run->at[i.a]);
+  const auto* b = reinterpret_cast<const int64_t*>(run->at[i.b]);
+  auto* to = reinterpret_cast<int64_t*>(run->fresh(i.dst));
+  const int64_t factor = run->size(i.x[1]), count = run->counts[i.level];
+  for (int64_t j = 0; j < count; ++j) to[j] = a[j] + b[j] * factor;
+}
+
+template <typename Operation>
+void integers(Run* run, const BlockInstruction& i, Operation operation) {
+  const auto* a = reinterpret_cast<const int64_t*>(run->at[i.a]);
+  const auto* b = reinterpret_cast<const int64_t*>(run->at[i.b]);
+  auto* to = reinterpret_cast<int64_t*>(run->fresh(i.dst));
+  const int64_t count = run->counts[i.level];
+  for (int64_t j = 0; j < count; ++j) to[j] = operation(a[j], b[j]);
+}
+
+// Divisions only ever see operands that are not negative; a block of nothing may hold anything.
+void integer(Run* run, const BlockInstruction& i) {
+  using I = int64_t;
+  switch (static_cast<SizeOp>(i.x[0])) {
+    case SizeOp::Add:
+      return integers(run, i, [](I a, I b) { return a + b; });
+    case SizeOp::Sub:
+      return integers(run, i, [](I a, I b) { return a - b; });
+    case SizeOp::Mul:
+      return integers(run, i, [](I a, I b) { return a * b; });
+    case SizeOp::FloorDiv:
+      return integers(run, i, [](I a, I b) { return b > 0 ? a / b : 0; });
+    case SizeOp::Mod:
+      return integers(run, i, [](I a, I b) { return b > 0 ? a % b : 0; });
+    case SizeOp::Min:
+      return integers(run, i, [](I a, I b) { return a < b ? a : b; });
+    default:
+      return integers(run, i, [](I a, I b) { return a > b ? a : b; });
+  }
+}
+
+void report(int64_t* record, int64_t value, int64_t size, int64_t dimension) {
+  if (record[0]) return;
+  record[1] = value;
+  record[2] = size;
+  record[3] = dimension;
+  record[0] = 1;
+}
+
+void check(Run* run, const BlockInstruction& i) {
+  const auto* from = reinterpret_cast<const int64_t*>(run->at[i.a]);
+  auto* to = reinterpret_cast<int64_t*>(run->fresh(i.dst));
+  auto* record = reinterpret_cast<int64_t*>(run->p[i.x[0]]);
+  const int64_t size = run->size(i.x[1]), count = run->counts[i.level];
+  const bool strict = i.x[3];
+  for (int64_t j = 0; j < count; ++j) {
+    const int64_t value = from[j], wrapped = value < 0 && !strict ? value + size : value;
+    const bool good = wrapped >= 0 && wrapped < size;
+    if (!good) [[unlikely]] {
+      report(record, value, size, i.x[2]);
+    }
+    to[j] = good ? wrapped : 0;
+  }
+}
+
+void expand(Run* run, const BlockInstruction& i) {
+  char* const operands[] = {run->own(i.dst), run->at[i.a]};
+  const int64_t count = run->counts[i.level], extents[] = {run->s, run->w};
+  i.f(operands, i.x[0] == kAlongNone ? &count : extents);
+  run->fresh(i.dst);
+}
+
+void keep(Run* run, const BlockInstruction& i) {
+  const int64_t count = run->counts[i.level];
+  char* to = run->kept(i.x[0]);
+  if (i.g) {
+    convert(i.g, to, run->at[i.a], count);
+  } else {
+    copy(to, run->at[i.a], count * run->program.kept[i.x[0]]);
+  }
+}
+
+void kept(Run* run, const BlockInstruction& i) {
+  char* from = run->kept(i.x[0]);
+  if (i.g) {
+    convert(i.g, run->fresh(i.dst), from, run->counts[i.level]);
+  } else {
+    run->at[i.dst] = from;
+  }
+}
+
+void reduce(Run* run, const BlockInstruction& i) {
+  if (run->whole) {
+    char* const operands[] = {run->fresh(i.dst), run->at[i.a]};
+    const int64_t numbers[] = {run->s, run->w};
+    return i.h(operands, numbers);
+  }
+  char* const operands[] = {run->state(i.x[0]), run->at[i.a]};
+  const int64_t numbers[] = {run->w, run->w0};
+  i.f(operands, numbers);
+}
+
+void columns(Run* run, const BlockInstruction& i) {
+  char* const operands[] = {run->state(i.x[0]), run->at[i.a]};
+  const int64_t numbers[] = {run->s, run->w, run->s0, run->size(run->program.reduce)};
+  i.f(operands, numbers);
+}
+
+void scan(Run* run, const BlockInstruction& i) {
+  char* const operands[] = {run->fresh(i.dst), run->state(i.x[0]), run->at[i.a],
+                            i.b < 0 ? nullptr : run->at[i.b]};
+  const int64_t numbers[] = {run->s, run->w, run->s0};
+  i.f(operands, numbers);
+}
+
+void read_scalar(Run* run, const BlockInstruction& i) {
+  const Scalar value = run->x[i.x[0]];
+  char* to = run->fresh(i.dst);
+  if (i.x[1] == 2) {
+    const int32_t mask = value.i != 0 ? -1 : 0;
+    copy(to, reinterpret_cast<const char*>(&mask), sizeof(mask));
+  } else {
+    copy(to, reinterpret_cast<const char*>(&value), sizeof(value));
+  }
+}
+
+void execute(Run* run, int32_t begin, int32_t end) {
+  const BlockInstruction* const list = run->program.instructions.data();
+  for (const BlockInstruction* i = list + begin; i < list + end; ++i) {
+    switch (i->code) {
+      case BlockCode::Call: {
+        char* to = nullptr;
+        if (i->x[0] && (to = direct(*run, i[1]))) {
+          call(run, *i, to);
+          ++i;
+        } else {
+          call(run, *i, run->own(i->dst));
+          run->fresh(i->dst);
+        }
+        break;
+      }
+      case BlockCode::Constant:
+        copy(run->fresh(i->dst), reinterpret_cast<const char*>(i->x), kRegisterBytes);
+        break;
+      case BlockCode::Scalar:
+        read_scalar(run, *i);
+        break;
+      case BlockCode::Load:
+        load(run, *i);
+        break;
+      case BlockCode::Take:
+        take(run, *i);
+        break;
+      case BlockCode::Store:
+        store(run, *i);
+        break;
+      case BlockCode::Give:
+        give(run, *i);
+        break;
+      case BlockCode::Index:
+        fill_index(run, *i);
+        break;
+      case BlockCode::AddIndex:
+        add_index(run, *i);
+        break;
+      case BlockCode::Integer:
+        integer(run, *i);
+        break;
+      case BlockCode::Check:
+        check(run, *i);
+        break;
+      case BlockCode::Expand:
+        expand(run, *i);
+        break;
+      case BlockCode::Keep:
+        keep(run, *i);
+        break;
+      case BlockCode::Kept:
+        kept(run, *i);
+        break;
+      case BlockCode::Reduce:
+        reduce(run, *i);
+        break;
+      case BlockCode::Columns:
+        columns(run, *i);
+        break;
+      case BlockCode::Scan:
+        scan(run, *i);
+        break;
+    }
+  }
+}
+
+bool has_state(const BlockInstruction& i) {
+  return i.code == BlockCode::Reduce || i.code == BlockCode::Columns || i.code == BlockCode::Scan;
+}
+
+void clear_states(Run* run, const BlockStatement& statement) {
+  for (int32_t i = statement.body; i < statement.end; ++i) {
+    const BlockInstruction& instruction = run->program.instructions[i];
+    if (!has_state(instruction)) continue;
+    const int32_t number = instruction.x[0];
+    std::memset(run->state(number), 0, static_cast<size_t>(run->program.states[number]));
+  }
+}
+
+// Results of reductions after the last block.
+void conclude(Run* run, const BlockStatement& statement, int64_t extent) {
+  for (int32_t at = statement.body; at < statement.end; ++at) {
+    const BlockInstruction& i = run->program.instructions[at];
+    if (i.code == BlockCode::Reduce && !run->whole) {
+      char* const operands[] = {run->fresh(i.dst), run->state(i.x[0])};
+      i.g(operands, &extent);
+    } else if (i.code == BlockCode::Columns) {
+      char* const operands[] = {run->fresh(i.dst), run->state(i.x[0])};
+      const int64_t numbers[] = {run->w, extent};
+      i.g(operands, numbers);
+    }
+  }
+}
+
+// Statements of a map or row kernel for `rows` rows, r in [first, inner).
+void run_rows(Run* run, int64_t rows, int64_t first, int64_t inner, int64_t most) {
+  const int64_t widest = std::clamp<int64_t>(inner - first, 0, most);
+  for (const BlockStatement& statement : run->program.statements) {
+    run->w0 = first;
+    run->extents(rows, widest);
+    execute(run, statement.before, statement.body);
+    if (statement.once) continue;
+    if (!run->whole) clear_states(run, statement);
+    for (int64_t r = first; r < inner; r += most) {
+      run->w0 = r;
+      run->extents(rows, std::min(most, inner - r));
+      execute(run, statement.body, statement.end);
+    }
+    conclude(run, statement, inner);
+  }
+}
+
+// Statements of a column or scan kernel for a block of columns from r0 on.
+void run_columns(Run* run, int64_t r0, int64_t inner) {
+  const int64_t width = std::min(kColumnBlock, inner - r0);
+  const int64_t extent = run->sizes[run->program.reduce];
+  int64_t most = kBlock;
+  while (most * width > kBlock) most /= 2;
+  for (const BlockStatement& statement : run->program.statements) {
+    run->s0 = 0;
+    run->w0 = r0;
+    run->extents(most, width);
+    execute(run, statement.before, statement.body);
+    if (statement.once) continue;
+    clear_states(run, statement);
+    for (int64_t k = 0; k < extent; k += most) {
+      run->s0 = k;
+      run->extents(std::min(most, extent - k), width);
+      execute(run, statement.body, statement.end);
+    }
+    conclude(run, statement, extent);
+  }
+}
+
+// ---- rows
+
+struct Rows {
+  int64_t extents[kMaxDims + 2], at[kMaxDims + 2];
+  int count = 0;
+
+  void add(int64_t extent) { extents[count++] = extent; }
+  int64_t total() const {
+    int64_t product = 1;
+    for (int i = 0; i < count; ++i) product *= extents[i];
+    return product;
+  }
+  void seek(int64_t row) {
+    for (int i = count - 1; i >= 0; --i) {
+      at[i] = row % extents[i];
+      row /= extents[i];
+    }
+  }
+};
+
+bool evaluate(Run* run, bool fixed) {
+  const SizeProgram& code = run->program.code;
+  const auto middle = static_cast<size_t>(run->program.fixed);
+  return fixed ? run_sizes(code, run->sizes, 0, middle)
+               : run_sizes(code, run->sizes, middle, code.code.size());
+}
+
+// The row axes' values, and all that depends on them.
+void enter(Run* run, const int64_t* axes) {
+  int64_t* p = run->sizes + run->program.sizes;
+  std::copy(axes, axes + run->program.rows.size(), p);
+  evaluate(run, false);
+}
+
+void map_or_row_chunks(Run* run, Rows rows, int64_t row, int64_t stop) {
+  const BlockProgram& program = run->program;
+  const int64_t last = rows.count - 1;
+  while (row < stop) {
+    rows.seek(row);
+    enter(run, rows.at);
+    const int64_t inner = run->sizes[program.inner];
+    int64_t most = 1;
+    if (program.spans && last >= 0 && inner > 0) {
+      most = std::max<int64_t>(1, kBlock / inner);
+      most = std::min({most, rows.extents[last] - rows.at[last], stop - row});
+    }
+    run->whole = inner > 0 && inner <= kBlock;
+    run_rows(run, most, 0, inner, kBlock);
+    row += most;
+  }
+}
+
+void tiled_chunks(Run* run, Rows rows, int64_t row, int64_t stop) {
+  const BlockProgram& program = run->program;
+  const int64_t last = rows.count - 1, height = run->sizes[program.rows[last]];
+  for (; row < stop; ++row) {
+    rows.seek(row);
+    const int64_t first = rows.at[last] * kTileBlock;
+    const int64_t end = std::min(height, first + kTileBlock);
+    const int64_t step = program.spans ? kTileRows : 1;
+    for (int64_t p = first; p < end; p += step) {
+      rows.at[last] = p;
+      enter(run, rows.at);
+      run_rows(run, std::min(step, end - p), 0, run->sizes[program.inner], kBlock / step);
+    }
+  }
+}
+
+void column_chunks(Run* run, Rows rows, int64_t row, int64_t stop) {
+  for (; row < stop; ++row) {
+    rows.seek(row);
+    enter(run, rows.at);
+    run_columns(run, rows.at[rows.count - 1] * kColumnBlock, run->sizes[run->program.inner]);
+  }
+}
+
+// Numbers, constants and what is computed from them alone: one element, or whole blocks of it.
+void run_prologue(Run* run) {
+  run->extents(1, 1);
+  for (int level = kAlongS; level <= kAlongBoth; ++level) run->counts[level] = kBlock;
+  execute(run, 0, run->program.prologue);
+}
+
+// A checked index into nothing is an error even before anything may be read.
+bool indexes_nothing(const Run& run) {
+  for (const BlockInstruction& i : run.program.instructions) {
+    if (i.code != BlockCode::Check || run.size(i.x[1]) != 0) continue;
+    report(reinterpret_cast<int64_t*>(run.p[i.x[0]]), 0, 0, i.x[2]);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+int64_t BlockProgram::scratch_bytes(const int64_t* n) const {
+  if (kept.empty()) return fixed_bytes;
+  int64_t width = 0;
+  for (int32_t bytes : kept) width += bytes;
+  return fixed_bytes + kept_elements(n) * width;
+}
+
+// Vectors of rows whose length depends on the row have at most 8192 elements (ir/kernel.py).
+int64_t BlockProgram::kept_elements(const int64_t* n) const {
+  int64_t longest = 8192;
+  if (!inner_moves) {
+    std::vector<int64_t> registers(static_cast<size_t>(code.registers()));
+    std::copy(n, n + sizes, registers.begin());
+    run_sizes(code, registers.data(), 0, static_cast<size_t>(fixed));
+    longest = std::max<int64_t>(registers[inner], kBlock);
+  }
+  return (longest + 63) / 64 * 64;
+}
+
+void run_block_program(char* const* p, const int64_t* n, const Scalar* x, int64_t begin,
+                       int64_t end, char* scratch) {
+  const auto& program = *reinterpret_cast<const BlockProgram*>(n[-1]);
+  Run run{program,
+          p,
+          n,
+          x,
+          scratch,
+          reinterpret_cast<int64_t*>(scratch),
+          reinterpret_cast<char**>(scratch + program.pointers),
+          scratch + program.staging};
+  std::copy(n, n + program.sizes, run.sizes);
+  if (!evaluate(&run, true)) return;
+  if (!program.kept.empty()) run.kept_elements = n[-2];
+  if (indexes_nothing(run)) return;
+  run_prologue(&run);
+  if (program.form == BlockForm::Map && program.rows.empty()) {
+    enter(&run, nullptr);
+    const int64_t inner = std::min(run.sizes[program.inner], end * kMapChunk);
+    return run_rows(&run, 1, begin * kMapChunk, inner, kBlock);
+  }
+  Rows rows;
+  for (int32_t extent : program.rows) rows.add(run.sizes[extent]);
+  const bool across = program.form == BlockForm::Column || program.form == BlockForm::Scan;
+  if (across) rows.add((run.sizes[program.inner] + kColumnBlock - 1) / kColumnBlock);
+  if (program.tiled) {
+    int64_t& height = rows.extents[rows.count - 1];
+    height = (height + kTileBlock - 1) / kTileBlock;
+  }
+  const int64_t step = n[program.sizes - 1], total = rows.total();
+  const int64_t row = begin * step, stop = std::min(end * step, total);
+  if (across) return column_chunks(&run, rows, row, stop);
+  if (program.tiled) return tiled_chunks(&run, rows, row, stop);
+  map_or_row_chunks(&run, rows, row, stop);
+}
+
+}  // namespace fb
