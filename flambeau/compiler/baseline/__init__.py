@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import os
-
 from typing import TYPE_CHECKING
 
 from flambeau import _core
