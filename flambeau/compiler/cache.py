@@ -410,8 +410,13 @@ def get_blob(key: str) -> bytes | None:
 
 def prefilled_blob(key: str) -> bytes | None:
     """Likewise, of those that the package was installed with."""
+    return read_blob(PREFILLED, key)
+
+
+def read_blob(root: str | Path, key: str) -> bytes | None:
+    """Likewise, of those in a level that is only read."""
     try:
-        return _unsealed(_blob_path(PREFILLED, key), own=False)
+        return _unsealed(_blob_path(root, key), own=False)
     except ValueError:
         return None
 

@@ -2,14 +2,15 @@
 
     python -m flambeau.driver.prefill [--directory D] [--jobs N]
 
-Runs a few usual training steps and calls every public operator on its own samples, forward and
-backward, while kernels are collected instead of run; compiles what is not there yet, in a few large
-bundles, as it is found. The common operators are called on all their samples; the rest, and other
-dtypes, on a few contiguous ones. Functions that many kernels share are filled in as objects, too:
-a new product takes the compiler a tenth of the time. Of the kernels that `bench/first_call.py` asks
-for, the 460 of common operators and training steps are three in four, all 1600 are nine in ten.
-What is missing is left to the first call that needs it, so that this is an optimisation and never a
-condition.
+Compiles the templates' variants (`compiler/baseline/variants.py`) for every target of the
+architecture. Then, for this machine's target, it runs a few usual training steps and calls every
+public operator on its own samples, forward and backward, while kernels are collected instead of
+run; compiles what is not there yet, in a few large bundles, as it is found. The common operators
+are called on all their samples; the rest, and other dtypes, on a few contiguous ones. Functions
+that many kernels share are filled in as objects, too: a new product takes the compiler a tenth of
+the time. Of the kernels that `bench/first_call.py` asks for, the 460 of common operators and
+training steps are three in four, all 1600 are nine in ten. What is missing is left to the first
+call that needs it, so that this is an optimisation and never a condition.
 
 Which kernels these are depends on the sources alone, never on how fast the machine is: a checkout,
 `pip install .` and a wheel bring the same ones.
@@ -36,11 +37,13 @@ from flambeau.compiler import cache, codegen, targets, toolchain
 from flambeau.compiler.codegen.batches import compile_functions
 from flambeau.compiler.codegen.c.printer import c_unit
 from flambeau.compiler.dry_run import Describe, dry_run
+from flambeau.driver import prebuilt
 from flambeau.ir.dtypes import PUBLIC as TORCH_DTYPE
 
 if TYPE_CHECKING:
     from flambeau.ir.kernel import Kernel
 
+OPERATORS = True  # whether kernels of operators are filled in beside the templates' variants
 BUNDLE = 40  # kernels in one translation unit
 FIRST = "f32"
 RARE_SAMPLES = 2  # of an operator that is not on the short list, or in another dtype
@@ -270,6 +273,7 @@ def compile_all(
     keep: Callable[[dict[str, str], bytes], object],
     jobs: int,
     bundle: int = BUNDLE,
+    progress: Progress | None = None,
 ) -> None:
     """Compiles kernels in bundles while more of them arrive.
 
@@ -278,8 +282,10 @@ def compile_all(
         keep: gets each unit and its library.
         jobs: compilers that run side by side.
         bundle: kernels in one translation unit.
+        progress: counts what is finished.
     """
-    target, arriving, progress = targets.current(), iter(kernels), Progress()
+    target, arriving = targets.current(), iter(kernels)
+    counted = progress or Progress()
 
     def one(unit: dict[str, str]) -> tuple[dict[str, str], bytes]:
         return unit, codegen.compile_unit(unit, target)
@@ -298,8 +304,9 @@ def compile_all(
             for future in finished:
                 unit, content = future.result()
                 keep(unit, content)
-                progress.advance(len(unit))
-    progress.close()
+                counted.advance(len(unit))
+    if progress is None:
+        counted.close()
 
 
 def write_level(root: Path, entries: dict[str, tuple[str, str]]) -> None:
@@ -312,31 +319,37 @@ def write_level(root: Path, entries: dict[str, tuple[str, str]]) -> None:
             path.unlink()
 
 
-def write_objects(root: Path, functions: dict[str, dict[str, str]], jobs: int) -> None:
+def write_objects(root: Path, functions: dict[str, dict[str, str]], jobs: int) -> set[str]:
     """Writes the objects of the functions that kernels share, which kernels that are not in the
-    level are linked with, and removes others.
+    level are linked with.
 
     Args:
         root: of the level.
         functions: by the names of an object's, definitions of these and of those that they call.
         jobs: compilers that run side by side.
+
+    Returns:
+        The objects' keys.
     """
     target = targets.current()
 
     def one(names: str) -> str:
         key = codegen.key_of_functions(target, names)
-        path = f"{root}/blobs/{key[:2]}/{key}"
-        if not os.path.exists(path):
+        if not os.path.exists(f"{root}/blobs/{key[:2]}/{key}"):
             with tempfile.TemporaryDirectory(prefix="flambeau") as folder:
                 output = os.path.join(folder, "functions.o")
                 content = compile_functions(names, functions[names], target, output)
             cache.write_blob(root, key, content)
-        return path
+        return key
 
     with ThreadPoolExecutor(jobs) as pool:
-        used = set(pool.map(one, sorted(functions)))
+        return set(pool.map(one, sorted(functions)))
+
+
+def drop_objects(root: Path, used: set[str]) -> None:
+    """Removes the objects that are not in use."""
     for path in (root / "blobs").glob("*/*"):
-        if str(path) not in used:
+        if path.name not in used:
             path.unlink()
 
 
@@ -349,11 +362,28 @@ def fill(root: Path, jobs: int) -> tuple[int, int]:
             path = root / name
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         cache.write(root / "compiler", identity.encode())
-    functions: dict[str, dict[str, str]] = {}  # by the names of an object's
     present = {key: (digest, symbol) for key, digest, symbol in level.all_entries()}
+    progress = Progress()
+    entries, objects = prebuilt.fill(root, present, jobs, progress.advance)
+    if OPERATORS:
+        objects |= _fill_operators(root, present, entries, jobs, progress)
+    progress.close()
+    drop_objects(root, objects)
+    write_level(root, entries)
+    return len(entries), len(entries.keys() - present.keys())
+
+
+def _fill_operators(
+    root: Path,
+    present: dict[str, tuple[str, str]],
+    entries: dict[str, tuple[str, str]],
+    jobs: int,
+    progress: Progress,
+) -> set[str]:
+    """Adds the kernels of operators and training steps to a level's entries; returns the keys of
+    the objects that they share."""
+    functions: dict[str, dict[str, str]] = {}  # by the names of an object's
     todo = [functools.partial(_call, *call) for call in calls()]
-    entries: dict[str, tuple[str, str]] = {}
-    compiled = 0
 
     def missing() -> Iterator[tuple[str, str]]:
         for key, text in collect(todo, new_kernels()):
@@ -361,20 +391,16 @@ def fill(root: Path, jobs: int) -> tuple[int, int]:
             functions.update(dict.fromkeys(c_unit.objects_of(shared), shared))
             if key in present:
                 entries[key] = present[key]
-            else:
+            elif key not in entries:
                 yield key, text
 
     def keep(unit: dict[str, str], content: bytes) -> None:
-        nonlocal compiled
         digest = cache.digest_of(content)
         cache.write(root / "bundles" / f"{digest}.so", content)
         entries.update({key: (digest, codegen.symbol_of(key)) for key in unit})
-        compiled += len(unit)
 
-    compile_all(missing(), keep, jobs)
-    write_objects(root, functions, jobs)
-    write_level(root, entries)
-    return len(entries), compiled
+    compile_all(missing(), keep, jobs, progress=progress)
+    return write_objects(root, functions, jobs)
 
 
 def main() -> None:

@@ -66,6 +66,7 @@ __all__ = [
     "only_if",
     "parse",
     "prod",
+    "rename",
     "replace_atoms",
     "simplify",
     "stringify",
@@ -202,6 +203,17 @@ def substitute(a: Size, values: Mapping[str, Size]) -> Size:
     if isinstance(a, int) or not values:
         return a
     return _replace(a, lambda x: values.get(x.name) if x.kind == "symbol" else None, {})
+
+
+def rename(a: Size, names: Mapping[str, str]) -> Size:
+    """Return `a` with symbols renamed; what is known about them stays."""
+
+    def renamed(x: SizeExpr) -> Size | None:
+        if x.kind != "symbol" or x.name not in names:
+            return None
+        return symbol(names[x.name], minimum=x.least, extent=x.extent)
+
+    return _replace(a, renamed, {})
 
 
 def replace_atoms(a: Size, values: Mapping[SizeExpr, Size]) -> Size:

@@ -43,6 +43,15 @@ class Part(NamedTuple):
     objects: list[str]
 
 
+def part_of(key: str, symbol: str, text: str) -> Part:
+    """The text of a kernel, and what it shares with others."""
+    with importing:
+        from flambeau.compiler.codegen.c.printer import c_unit
+
+    body, functions = c_unit.separate(text)
+    return Part(key, symbol, body, functions, c_unit.objects_of(functions))
+
+
 class Library(NamedTuple):
     """A shared library.
 
@@ -77,22 +86,18 @@ class Batches:
 
     def add(self, key: str, symbol: str, text: str) -> None:
         """Takes the text of `print_kernel` of one more kernel."""
-        with importing:
-            from flambeau.compiler.codegen.c.printer import c_unit
-
         if self._folder is None:
             import tempfile
 
             self._folder = tempfile.TemporaryDirectory(
                 prefix="flambeau", ignore_cleanup_errors=True
             )
-        body, functions = c_unit.separate(text)
-        part = Part(key, symbol, body, functions, c_unit.objects_of(functions))
+        part = part_of(key, symbol, text)
         self._pending.append(part)
         self._announcement.kernels += 1
         for name in part.objects:
             if name not in self._objects:
-                self._objects[name] = self._object_of(name, functions)
+                self._objects[name] = self._object_of(name, part.functions)
         self._length += len(part.body)
         if self._length >= BATCH:
             self._submit(self._pending)
@@ -141,7 +146,7 @@ class Batches:
         return path
 
     def _submit(self, unit: list[Part]) -> None:
-        if any(not isinstance(self._objects[name], str) for name in _objects(unit)):
+        if any(not isinstance(self._objects[name], str) for name in objects_of(unit)):
             path = self._path(f"{len(self._units)}.o")
             self._units.append((unit, self._run(self._object, path, unit)))
         else:
@@ -166,14 +171,14 @@ class Batches:
         return path
 
     def _object(self, path: str, unit: list[Part]) -> str:
-        toolchain.find().compile(_source(unit, self.target), self.target, path, link=False)
+        toolchain.find().compile(source_of(unit, self.target), self.target, path, link=False)
         self._announcement.count(len(unit))
         return path
 
     def _library(self, unit: list[Part]) -> bytes:
-        objects = [str(self._objects[name]) for name in _objects(unit)]
+        objects = [str(self._objects[name]) for name in objects_of(unit)]
         path = self._path(f"{unit[0].symbol}.so")
-        toolchain.find().compile(_source(unit, self.target), self.target, path, objects)
+        toolchain.find().compile(source_of(unit, self.target), self.target, path, objects)
         self._announcement.count(len(unit))
         with open(path, "rb") as file:
             return file.read()
@@ -182,7 +187,7 @@ class Batches:
         """One library of the units that waited for objects."""
         paths = [future.result() for _, future in self._units]
         parts = [part for unit, _ in self._units for part in unit]
-        for name in _objects(parts):
+        for name in objects_of(parts):
             object_file = self._objects[name]
             paths.append(object_file if isinstance(object_file, str) else object_file.result())
         path = self._path("linked.so")
@@ -223,11 +228,13 @@ def _symbols(unit: Sequence[Part]) -> dict[str, str]:
     return {part.key: part.symbol for part in unit}
 
 
-def _objects(unit: Sequence[Part]) -> list[str]:
+def objects_of(unit: Sequence[Part]) -> list[str]:
+    """The objects that kernels are linked with."""
     return list(dict.fromkeys(name for part in unit for name in part.objects))
 
 
-def _source(unit: Sequence[Part], target: Target) -> str:
+def source_of(unit: Sequence[Part], target: Target) -> str:
+    """C text of kernels, less the functions that they share."""
     with importing:
         from flambeau.compiler.codegen.c.printer import c_unit
 

@@ -148,7 +148,12 @@ class _Problem:
         call = RoutineCall(f"{template}_{settings.dtype}")
         call.bind(
             interface,
-            {**dict(zip(PROBLEM, problem)), **numbers, **strides(interface, buffers)},
+            {
+                **dict(zip(PROBLEM, problem)),
+                **numbers,
+                **dict.fromkeys(settings.flags, 1),
+                **strides(interface, buffers),
+            },
             {b.name: (buffers[b.name].memory, buffers[b.name].offset) for b in interface.buffers},
             {"block_rows": block_rows},
         )
@@ -194,7 +199,8 @@ def _few(problem: _Problem, few: Size) -> tuple[RoutineCall, RoutineCall]:
     parts = node("s.parts", (), (("of", problem.value),), problem.settings.kind, (extent,))
     call = problem.launch("attention_decode", {"unused": 0}, parts=parts)
     call.chunks = mul(heads, segments)
-    join = problem.launch("attention_join", {"wanted": problem.statistics}, parts=parts)
+    unmasked = replace(problem.settings, mask="")
+    join = problem.launch("attention_join", {"wanted": problem.statistics}, unmasked, parts)
     join.chunks = mul(heads, problem.rows)
     join.work = mul(extent, 1)
     join.flops = 0

@@ -6,6 +6,7 @@ computes with follows. Its coordinates are p0 .. (all dimensions of the domain b
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from flambeau.compiler.schedule.build import (
@@ -18,9 +19,11 @@ from flambeau.compiler.schedule.build import (
     handed_over,
 )
 from flambeau.compiler.schedule.cluster import Cluster
+from flambeau.compiler.schedule.fusion_roots import LOAD_COST
 from flambeau.ir import kernel as k
-from flambeau.ir.node import Node
+from flambeau.ir.node import Node, topological
 from flambeau.ir.size import Size, floordiv, mul, symbol
+from flambeau.prims.record import record_of
 
 
 @dataclass(frozen=True)
@@ -107,4 +110,10 @@ class EpilogueBuilder(Builder):
         )
 
 
-__all__ = ["Epilogue", "EpilogueBuilder"]
+def cost_of(body: Iterable[k.Statement]) -> int:
+    """The cost of a point of an epilogue, as `build` counts it."""
+    values = topological([value for each in body for value in k.statement_values(each)])
+    return sum(LOAD_COST if k.LOAD.matches(value) else record_of(value).cost for value in values)
+
+
+__all__ = ["Epilogue", "EpilogueBuilder", "cost_of"]

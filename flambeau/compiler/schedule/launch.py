@@ -178,7 +178,7 @@ class _Launcher:
             raise InPlaceConflict(conflicts)
         self.result.launches = [launch for _, launch in steps]
         _group(steps)
-        self._finish_lives()
+        self.result.buffers = with_lifetimes(self.result.buffers, self.result.launches)
         return self.result
 
     def _buffer(self, memory: Memory) -> int:
@@ -261,20 +261,6 @@ class _Launcher:
             traffic=call.traffic,
         )
 
-    def _finish_lives(self) -> None:
-        """First and last launch of each temporary, whole groups at a time."""
-        launches = self.result.launches
-        starts, ends = _group_bounds(launches)
-        lives: dict[int, list[int]] = {}
-        for number, launch in enumerate(launches):
-            for buffer in launch.buffers:
-                life = lives.setdefault(buffer, [starts[number], ends[number]])
-                life[1] = max(life[1], ends[number])
-        self.result.buffers = [
-            Buffer(b.kind, b.where, *lives.get(i, (0, 0)))
-            for i, b in enumerate(self.result.buffers)
-        ]
-
 
 def _written(prepared: Prepared) -> tuple[int, ...]:
     """Slots of inputs that some value is written to."""
@@ -306,7 +292,18 @@ def _group(steps: list[tuple[Cluster, Launch]]) -> None:
             members |= cluster.numbers
 
 
-def _group_bounds(launches: list[Launch]) -> tuple[list[int], list[int]]:
+def with_lifetimes(buffers: Sequence[Buffer], launches: Sequence[Launch]) -> list[Buffer]:
+    """The buffers with the first and the last launch of each, whole groups at a time."""
+    starts, ends = _group_bounds(launches)
+    lives: dict[int, list[int]] = {}
+    for number, launch in enumerate(launches):
+        for buffer in launch.buffers:
+            life = lives.setdefault(buffer, [starts[number], ends[number]])
+            life[1] = max(life[1], ends[number])
+    return [Buffer(b.kind, b.where, *lives.get(i, (0, 0))) for i, b in enumerate(buffers)]
+
+
+def _group_bounds(launches: Sequence[Launch]) -> tuple[list[int], list[int]]:
     """Per launch the first and the last launch of its group."""
     starts: list[int] = []
     ends: list[int] = [0] * len(launches)

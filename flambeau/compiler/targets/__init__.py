@@ -62,6 +62,12 @@ def detect() -> str:
     )
 
 
+def of_this_architecture() -> tuple[Target, ...]:
+    """The targets that machines with this machine's kind of processor may have."""
+    machine = os.uname().machine
+    return tuple(t for t in TARGETS.values() if not t.machines or machine in t.machines)
+
+
 def current() -> Target:
     """The target kernels are built for: FLAMBEAU_TARGET, or what this machine runs."""
     return TARGETS[settings.get("TARGET") or detect()]
@@ -105,5 +111,5 @@ def _module(device: str) -> Any:
 
 __all__ = [
     "COMMON_FLAGS", "GCC_FLAGS", "TARGETS", "Instruction", "Target", "begin", "builder", "current",
-    "detect", "has", "offers",
+    "detect", "has", "of_this_architecture", "offers",
 ]  # fmt: skip

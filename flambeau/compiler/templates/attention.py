@@ -5,7 +5,7 @@ backward. The constants that are canonical are part of the semantics (docs/desig
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from flambeau.compiler.targets import Target
@@ -41,7 +41,7 @@ class AttentionSettings(Settings):
 
     Attributes:
         dtype: of query, key, value and result.
-        mask: dtype of the mask; "": there is none.
+        mask: dtype of the mask, which a call may lack; "": there is none.
         tiles: tiles of queries that share a packed block of keys.
         dropout: rows from one saved state of the generator to the next; 0: no weights are dropped.
     """
@@ -69,8 +69,13 @@ class AttentionSettings(Settings):
 
     @property
     def masks(self) -> tuple[str, ...]:
-        """The mask's name, if there is one."""
+        """The mask's name, if there may be one."""
         return ("mask",) if self.mask else ()
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The name of the size argument that is 1 where there is a mask."""
+        return ("masked",) if self.mask else ()
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -116,7 +121,7 @@ def forward(settings: AttentionSettings, target: Target) -> Interface:
     size, width = symbol("size"), symbol("width")
     masks, states = settings.masks, settings.states
     return Interface(
-        _sizes(("wanted",), ("query", "key", "value", "out", *masks, *states)),
+        _sizes(("wanted", *settings.flags), ("query", "key", "value", "out", *masks, *states)),
         (
             *_buffers(settings, "r", ("query", "key", "value", *masks)),
             *_buffers(settings, "w", ("out", "top", "sum", "lse")),
@@ -154,7 +159,7 @@ def decode(settings: AttentionSettings, target: Target) -> Interface:
     step = pitch(symbol("width"), columns)
     operands = ("query", "key", "value", *settings.masks)
     return Interface(
-        _sizes(("unused",), operands),
+        _sizes(("unused", *settings.flags), operands),
         (*_buffers(settings, "r", operands), *_buffers(settings, "w", ("parts",))),
         settings.scalars,
         settings.arrays(
@@ -171,7 +176,7 @@ def decode(settings: AttentionSettings, target: Target) -> Interface:
 
 
 def join(settings: AttentionSettings, target: Target) -> Interface:
-    """Joins the `parts` of decoding. `wanted` as forward."""
+    """Joins the `parts` of decoding, in which a mask has its effect. `wanted` as forward."""
     results = _buffers(settings, "w", ("out", "top", "sum", "lse"))
     return Interface(
         _sizes(("wanted",), ("out",)),
@@ -203,7 +208,8 @@ def backward(settings: AttentionSettings, target: Target) -> Interface:
     block_rows = DRAWN if settings.dropout else symbol("block_rows")
     return Interface(
         _sizes(
-            ("mode", "of_query", "of_key", "of_value"), (*operands, *gradients, *masks, *states)
+            ("mode", "of_query", "of_key", "of_value", *settings.flags),
+            (*operands, *gradients, *masks, *states),
         ),
         (
             *_buffers(settings, "r", (*operands, "top", "sum", *masks)),
@@ -237,7 +243,8 @@ def backward(settings: AttentionSettings, target: Target) -> Interface:
 def _samples(name: str) -> Iterator[AttentionSettings]:
     """Every dtype with its masks, other tiles, dropout."""
     for dtype in ("f32", "f64", "f16", "bf16"):
-        for mask in dict.fromkeys(("", "bool", dtype, "f32")):
+        masks = ("",) if name == "attention_join" else ("", "bool", dtype, "f32")
+        for mask in dict.fromkeys(masks):
             yield AttentionSettings(dtype, mask)
             if name in ("attention", "attention_backward"):
                 yield AttentionSettings(dtype, mask, dropout=64)
@@ -245,15 +252,24 @@ def _samples(name: str) -> Iterator[AttentionSettings]:
             yield AttentionSettings(dtype, "", tiles=2 * TILES)
 
 
+def _general(name: str, settings: AttentionSettings) -> AttentionSettings:
+    """Settings of kernels that take a mask as numbers to add, or none at all."""
+    mask = "" if name == "attention_join" else settings.kind
+    return replace(settings, mask=mask, tiles=TILES)
+
+
 TEMPLATES = {
-    name: Template(name, AttentionSettings, interface, partial(_samples, name))
+    name: Template(
+        name, AttentionSettings, interface, partial(_samples, name),
+        general=partial(_general, name),
+    )
     for name, interface in (
         ("attention", forward),
         ("attention_backward", backward),
         ("attention_decode", decode),
         ("attention_join", join),
     )
-}
+}  # fmt: skip
 
 __all__ = [
     "BITS", "DEPTH", "DRAWN", "KEYS", "LANES", "PROBLEM", "ROWS", "SEGMENT", "STATE", "TEMPLATES",

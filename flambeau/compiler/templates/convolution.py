@@ -196,6 +196,11 @@ def _samples(
             yield replace(settings, channels=True, gradient=gradient)
 
 
+def _general(channels: bool, settings: ConvolutionSettings) -> ConvolutionSettings:
+    """Settings without an epilogue. Kernels for contiguous channels take all other images, too."""
+    return replace(settings, channels=channels, fused=False, turned=False)
+
+
 _TEMPLATES = (
     ("convolution", _places, ("f32", "f64", "bf16"), (True, True)),
     ("convolution_panels", _panels, ("f32", "f64", "bf16"), (True, False)),
@@ -208,9 +213,12 @@ _TEMPLATES = (
     ("convolution_winograd_gradient", _winograd_gradient, ("f32",), (False, False)),
 )
 TEMPLATES: dict[str, Template[ConvolutionSettings]] = {
-    name: Template(name, ConvolutionSettings, interface, partial(_samples, dtypes, *choices))
+    name: Template(
+        name, ConvolutionSettings, interface, partial(_samples, dtypes, *choices),
+        general=partial(_general, choices[1]),
+    )
     for name, interface, dtypes, choices in _TEMPLATES
-}
+}  # fmt: skip
 
 __all__ = [
     "CHAIN", "FACTORS", "PAD", "SIZES", "SQUARES", "SQUARES_CHAIN", "TEMPLATES",

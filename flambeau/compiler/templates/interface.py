@@ -132,6 +132,17 @@ class Interface(NamedTuple):
         """Number of size arguments."""
         return sum(argument.width for argument in self.sizes)
 
+    def named(self, arguments: Sequence[Size]) -> dict[str, Size | tuple[Size, ...]]:
+        """The size arguments of a call by name, less those of an epilogue."""
+        values: dict[str, Size | tuple[Size, ...]] = {}
+        start = 0
+        for argument in self.sizes:
+            numbers = tuple(arguments[start : start + argument.width])
+            single = argument.group is None and argument.count is None
+            values[argument.name] = numbers[0] if single else numbers
+            start += argument.width
+        return values
+
     def arguments(self, values: Mapping[str, Size | Sequence[Size]]) -> list[Size]:
         """Size arguments in order.
 
@@ -210,6 +221,9 @@ class Template(NamedTuple, Generic[C]):
         names: what the file `kernels/<name>.c.in` is filled in with; None: a printer of its own,
             `c_template_<family>`, prints the kernel.
         body: of a kernel of samples without one, kernels with bodies; None: it is complete.
+        general: the settings of the prebuilt kernel that computes, without an epilogue, what one of
+            these settings does.
+        stored: of a kernel without a body, the one that stores its results; None: it is complete.
     """
 
     name: str
@@ -219,6 +233,19 @@ class Template(NamedTuple, Generic[C]):
     launch: Callable[[Node], Launch[C]] | None = None
     names: Callable[[C, Target], Mapping[str, str | int]] | None = None
     body: Callable[[Kernel], Iterable[Kernel]] | None = None
+    general: Callable[[C], C] = lambda settings: settings
+    stored: Callable[[Kernel], Kernel] | None = None
+
+    def variant(self, settings: C, target: Target) -> Kernel:
+        """The kernel of these settings that stores its results as they are."""
+        kernel = self.interface(settings, target).kernel(self.name, settings)
+        return kernel if self.stored is None else self.stored(kernel)
+
+    def variants(self, target: Target) -> Iterator[Kernel]:
+        """The prebuilt kernels of a target: what all settings of the samples come down to."""
+        for settings in dict.fromkeys(map(self.general, self.samples())):
+            if settings.suits(target):
+                yield self.variant(settings, target)
 
     def kernels(self, target: Target) -> Iterator[Kernel]:
         """The kernels of the samples that suit a target."""

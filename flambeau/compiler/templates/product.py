@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import Any, TypeVar
 
 from flambeau.compiler.targets import Target
 from flambeau.compiler.templates.interface import (
@@ -36,6 +36,7 @@ SEGMENT = 2048  # elements of K whose chunks are one sum, which are added in tur
 FEW = 16  # rows so few that contiguous columns of B are read in place, where the target can
 FEW_LONG = 4  # rows so few that B is, whose rows are contiguous
 MOST = 4  # of such rows that share the reading of B
+DIMENSIONS = 4  # of the batch of a prebuilt kernel: those of less are 1
 PITCH = 16  # rows of a tile start in different sets of the cache
 
 # The dtype of sums by that of results.
@@ -49,6 +50,9 @@ KINDS = {
 GROUPS = {"plain": 1, "swapped": 1, "dot": 2, "quads": 4}
 _UNITS = {"bf16": ("swapped", "dot"), "i8": ("plain", "quads"), "u8": ("plain", "quads")}
 _INSTRUCTIONS = {"dot": ("dot_pairs", "f32", 16), "quads": ("dot_quads", "i32", 16)}
+
+
+S = TypeVar("S", bound="_Settings")
 
 
 @dataclass(frozen=True)
@@ -219,6 +223,31 @@ def with_stores(kernel: k.Kernel) -> Iterator[k.Kernel]:
         yield replace(kernel, parameters=parameters, rows=tuple(rows), inner=inner, body=body)
 
 
+def stored(kernel: k.Kernel) -> k.Kernel:
+    """The kernel whose results go to one buffer, the last one, their columns side by side. The last
+    size arguments are the strides of batch dimensions and rows, and how many elements to skip."""
+    settings = ProductSettings.of(kernel)
+    first, axes = kernel.size_count, settings.batch + 1
+    position = symbol("r") + symbol(f"n{first + axes}")
+    for d in range(axes):
+        position = position + mul(symbol(f"p{d}"), symbol(f"n{first + d}"))
+    value = k.kept("result", settings.result)
+    extents = [symbol(f"n{first - 3 * (settings.batch - d)}") for d in range(settings.batch)]
+    return replace(
+        kernel,
+        parameters=(*kernel.parameters, (settings.result, "w")),
+        size_count=first + axes + 1,
+        rows=(*extents, symbol("n1")),
+        inner=symbol("n2"),
+        body=(k.Pass(((len(kernel.parameters), position, value),)),),
+    )
+
+
+def _general(settings: S) -> S:
+    """Settings with at least as many batch dimensions as prebuilt kernels have."""
+    return replace(settings, batch=max(settings.batch, DIMENSIONS))
+
+
 def _samples() -> Iterator[ProductSettings]:
     """Every dtype and result, every way to chain sums, batches."""
     for dtype, kind in KINDS.items():
@@ -228,6 +257,7 @@ def _samples() -> Iterator[ProductSettings]:
     for a, b in (("i8", "u8"), ("u8", "i8")):
         yield ProductSettings("i32", "quads", 0, a, b, "i32")
         yield ProductSettings("i32", "plain", 1, a, b, "i32")
+    yield ProductSettings("i32", "plain", 0, "u8", "u8", "i32")
 
 
 def _pack_samples() -> Iterator[PackSettings]:
@@ -238,11 +268,16 @@ def _pack_samples() -> Iterator[PackSettings]:
 
 
 TEMPLATES: dict[str, Template[Any]] = {
-    "product": Template("product", ProductSettings, tiles, _samples, body=with_stores),
-    "product_pack": Template("product_pack", PackSettings, pack, _pack_samples),
-}
+    "product": Template(
+        "product", ProductSettings, tiles, _samples,
+        body=with_stores, general=_general, stored=stored,
+    ),
+    "product_pack": Template(
+        "product_pack", PackSettings, pack, _pack_samples, general=_general
+    ),
+}  # fmt: skip
 
 __all__ = [
-    "CHUNK", "FEW", "FEW_LONG", "GROUPS", "KINDS", "MOST", "PITCH", "SEGMENT", "TEMPLATES",
-    "PackSettings", "ProductSettings",
+    "CHUNK", "DIMENSIONS", "FEW", "FEW_LONG", "GROUPS", "KINDS", "MOST", "PITCH", "SEGMENT",
+    "TEMPLATES", "PackSettings", "ProductSettings",
 ]  # fmt: skip

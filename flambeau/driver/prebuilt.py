@@ -1,0 +1,132 @@
+"""Compiles the templates' variants for a level of the cache: one library per target.
+
+Functions that kernels share are objects, compiled once and stored in the level: kernels that are
+compiled later are linked with them, too.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from flambeau.compiler import cache, codegen, targets, toolchain
+from flambeau.compiler.baseline.variants import variants
+from flambeau.compiler.codegen import batches
+from flambeau.compiler.codegen.batches import Part
+from flambeau.compiler.targets import Target
+
+UNIT = 8  # kernels in one translation unit
+
+Entries = dict[str, tuple[str, str]]  # key: digest of the library, symbol
+
+
+def parts_of(target: Target) -> Iterator[Part]:
+    """The variants' texts. Those of one dtype follow each other: they share helper functions."""
+    identity = toolchain.find().identity
+    for kernel in sorted(variants(target), key=lambda kernel: kernel.parameters[0][0]):
+        key = codegen.key_of(kernel, target, identity)
+        text = codegen.print_kernel(kernel, target)
+        yield batches.part_of(key, codegen.symbol_of(key), text)
+
+
+class _Library:
+    """The variants of one target on their way to a library.
+
+    Args:
+        root: of the level.
+        target: what they are compiled for.
+        present: entries of the level before.
+    """
+
+    def __init__(self, root: Path, target: Target, present: Entries) -> None:
+        self.root, self.target = root, target
+        parts = list(parts_of(target))
+        self.missing = [part for part in parts if part.key not in present]
+        self.entries = {part.key: present[part.key] for part in parts if part.key in present}
+        self.functions = {name: part.functions for part in parts for name in part.objects}
+        self.objects: dict[str, Future[str]] = {}
+        self.units: list[Future[str]] = []
+
+    def submit(self, pool: ThreadPoolExecutor, folder: str, advance: Callable[[int], None]) -> None:
+        """Begins to compile."""
+        for number, name in enumerate(self.functions):
+            path = os.path.join(folder, f"{self.target.name}_{number}_functions.o")
+            self.objects[name] = pool.submit(self._object, name, path)
+        for start in range(0, len(self.missing), UNIT):
+            unit = self.missing[start : start + UNIT]
+            path = os.path.join(folder, f"{self.target.name}_{start}.o")
+            self.units.append(pool.submit(self._unit, unit, path, advance))
+
+    def finish(self, folder: str) -> None:
+        """Writes the library."""
+        for done in self.objects.values():
+            done.result()
+        if not self.missing:
+            return
+        paths = [unit.result() for unit in self.units]
+        paths += [self.objects[name].result() for name in batches.objects_of(self.missing)]
+        output = Path(folder, f"{self.target.name}.so")
+        toolchain.find().link(paths, self.target, output)
+        content = output.read_bytes()
+        digest = cache.digest_of(content)
+        cache.write(self.root / "bundles" / f"{digest}.so", content)
+        self.entries.update({part.key: (digest, part.symbol) for part in self.missing})
+
+    @property
+    def blobs(self) -> set[str]:
+        """Keys of the objects."""
+        return {codegen.key_of_functions(self.target, names) for names in self.functions}
+
+    def _object(self, names: str, path: str) -> str:
+        """Takes an object of shared functions from the level, or adds it."""
+        key = codegen.key_of_functions(self.target, names)
+        content = cache.read_blob(self.root, key)
+        if content is None:
+            functions = self.functions[names]
+            content = batches.compile_functions(names, functions, self.target, path)
+            cache.write_blob(self.root, key, content)
+        else:
+            Path(path).write_bytes(content)
+        return path
+
+    def _unit(self, unit: Sequence[Part], path: str, advance: Callable[[int], None]) -> str:
+        source = batches.source_of(unit, self.target)
+        toolchain.find().compile(source, self.target, path, link=False)
+        advance(len(unit))
+        return path
+
+
+def fill(
+    root: Path, present: Entries, jobs: int, advance: Callable[[int], None]
+) -> tuple[Entries, set[str]]:
+    """Writes the variants of all targets of this architecture to a level.
+
+    Args:
+        root: of the level.
+        present: its entries, whose libraries stay.
+        jobs: compilers that run side by side.
+        advance: called with the number of kernels that were just compiled.
+
+    Returns:
+        The variants' entries, and the keys of the objects of shared functions.
+    """
+    entries: Entries = {}
+    blobs: set[str] = set()
+    libraries = [_Library(root, each, present) for each in targets.of_this_architecture()]
+    with (
+        tempfile.TemporaryDirectory(prefix="flambeau") as folder,
+        ThreadPoolExecutor(jobs) as pool,
+    ):
+        for library in libraries:
+            library.submit(pool, folder, advance)
+        for library in libraries:
+            library.finish(folder)
+            entries |= library.entries
+            blobs |= library.blobs
+    return entries, blobs
+
+
+__all__ = ["fill", "parts_of"]
