@@ -9,6 +9,7 @@ import pytest
 import flambeau as torch
 from flambeau import nn
 from flambeau.compiler import pipeline, targets
+from flambeau.compiler.baseline.lower import block_program
 from flambeau.compiler.baseline.split import split
 from flambeau.compiler.baseline.variants import is_variant
 from flambeau.runtime import plan_cache_clear
@@ -55,6 +56,8 @@ def stages(names):
                 template = launch.kernel.form == "template"
                 prebuilt = not template or is_variant(launch.kernel, targets.current())
                 names.append((launch.name, prebuilt))
+                if launch.name.endswith((": epilogue", ": mask")):
+                    assert block_program(launch.kernel)
 
     [stage] = [stage for stage in pipeline.STAGES if stage.name == "lower"]
     split_stage = stage._replace(run=lower)
@@ -252,15 +255,23 @@ def test_training_step_of_convolutions(compared, name):
 # ------------------------------------------------------------------------------- attention
 
 
+MASKS = {
+    "mask": lambda rows, kind: torch.randn(rows, 70) > 0,
+    "bias": lambda rows, kind: torch.randn(2, 1, rows, 70, dtype=kind),
+    "bias of float32": lambda rows, kind: torch.randn(rows, 140)[:, ::2],
+    "few with mask": lambda rows, kind: torch.randn(3, 1, 70) > 0,
+}
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("case", ["plain", "causal", "mask", "dropout", "few"])
+@pytest.mark.parametrize("case", ["plain", "causal", "dropout", "few", *MASKS])
 def test_attention(compared, dtype, case):
     kind = getattr(torch, dtype)
-    q, k, v = (torch.randn(2, 3, 70, 16, dtype=kind) for _ in range(3))
-    q = q[:, :, :2].contiguous() if case == "few" else q
+    rows = 2 if "few" in case else 70
+    q, k, v = (torch.randn(2, 3, n, 16, dtype=kind) for n in (rows, 70, 70))
     options = {"causal": {"is_causal": True}, "dropout": {"dropout_p": 0.3}}.get(case, {})
-    if case == "mask":
-        options = {"attn_mask": torch.randn(70, 70) > 0}
+    if case in MASKS:
+        options = {"attn_mask": MASKS[case](rows, kind)}
 
     def attend(q, k, v):
         return functional.scaled_dot_product_attention(q, k, v, **options) * 2

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from itertools import islice
 
 import pytest
 from test_split import stages
 
 import flambeau as torch
-from flambeau.compiler import pipeline, targets
+from flambeau.compiler import cache, pipeline, targets
 from flambeau.compiler.baseline.variants import is_variant, variants
 from flambeau.compiler.codegen import print_kernel
 from flambeau.compiler.dry_run import dry_run
 from flambeau.compiler.templates import TEMPLATES
+from flambeau.driver import prebuilt, prefill
 from flambeau.driver.prefill import STEPS
 from flambeau.ir.kernel_grammar import verify
 from flambeau.runtime import plan_cache_clear
@@ -95,3 +97,21 @@ def described(kernels):
     for kernel in kernels:
         if kernel.form == "template":
             yield "" if is_variant(kernel, target) else kernel.text()
+
+
+def test_a_level_has_the_variants_of_every_target(tmp_path, monkeypatch):
+    """Some of them: each is found by its key and loads, and both times the bytes are the same."""
+    everyone = prebuilt.parts_of
+    monkeypatch.setattr(prebuilt, "parts_of", lambda target: islice(everyone(target), 3))
+    finished = []
+    levels = [tmp_path / "one", tmp_path / "two"]
+    entries, blobs = prebuilt.fill(levels[0], {}, 2, finished.append)
+    assert sum(finished) == len(entries) == 3 * len(targets.of_this_architecture())
+    assert prebuilt.fill(levels[1], {}, 2, finished.append) == (entries, blobs)
+    assert prebuilt.fill(levels[0], entries, 2, finished.append) == (entries, blobs)
+    assert sum(finished) == 2 * len(entries)  # what is there is not compiled again
+    prefill.write_level(levels[0], entries)
+    level, target = cache.Level(levels[0], writable=False), targets.current()
+    for part in islice(everyone(target), 3):
+        address, symbol, _ = cache.load(level, part.key)
+        assert address and symbol == part.symbol
