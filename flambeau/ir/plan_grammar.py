@@ -12,7 +12,7 @@
     execution   := "execution:"  instruction*  buffer*  launch*  ("written" slots)?
     buffer      := "buffer" number ":" ( ("input" | "output" | "generator") index
                  | "temporary" register "in launches" first "to" last | "error" kind message )
-    launch      := "launch" number ":" ("kernel" | routine) name  buffers  offsets  sizes  scalars
+    launch      := "launch" number ":" ("kernel" | "program" | routine) name  buffers  offsets  sizes  scalars
                    registers  packing?
 
 A register is `r` and its number; those of an execution follow those of its plan. `verify_plan`
@@ -245,7 +245,9 @@ def _wrong_buffer(
 
 
 def _launch(launch: Launch) -> str:
-    called = "kernel" if launch.kernel is not None else launch.routine
+    called = launch.routine
+    if launch.routine is None:
+        called = "kernel" if launch.program is None else "program"
     words = [f"{called} {launch.name!r} buffers {list(launch.buffers)}"]
     if any(offset >= 0 for offset in launch.offsets):
         words.append(f"offsets {_list(launch.offsets)}")
@@ -275,7 +277,7 @@ def _wrong_launch(spec: PlanSpec, execution: Execution, number: int, registers: 
     )
     if wrong is not None:
         return wrong
-    if launch.kernel is not None and launch.chunks < 0:
+    if launch.routine is None and launch.chunks < 0:
         return "a kernel needs chunks"
     if launch.offsets and len(launch.offsets) != len(launch.buffers):
         return "as many offsets as buffers are needed"
