@@ -217,7 +217,7 @@ def prefill_kernels(environment: Environment, compiler: Compiler) -> None:
     module = ROOT / "flambeau/driver/prefill"
     if not (module.with_suffix(".py").exists() or module.is_dir()):
         return
-    files = _sources(KERNEL_SOURCES, {".py", ".cpp", ".h", ".c"})
+    files = _sources(KERNEL_SOURCES, {".py", ".cpp", ".h", ".in"})
     key = _digest(compiler.version, files)
     stamp = KERNELS / "sources"
     if stamp.exists() and stamp.read_text() == key:
