@@ -141,6 +141,21 @@ def test_batches(compared):
     assert compared(function, a, b, c)
 
 
+def test_launches_without_a_variant_stay(monkeypatch):
+    """Products with more batch dimensions than prebuilt kernels have, of which none are joined."""
+    a, b = torch.randn(2, 3, 2, 3, 2, 4, 5), torch.randn(2, 3, 2, 3, 2, 5, 4)
+    a = a.permute(4, 3, 2, 1, 0, 5, 6)
+    expected, names = (a @ b) * 2, []
+    plan_cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "STAGES", stages(names))
+        result = torch.compile(lambda a, b: (a @ b) * 2)(a, b).clone()
+    plan_cache_clear()
+    assert torch.equal(result, expected)
+    assert False in [prebuilt for _, prebuilt in names]
+    assert not any(name.endswith(": epilogue") for name, _ in names)
+
+
 def test_epilogues_of_transposed_results(compared):
     a, b, c = torch.randn(20, 30), torch.randn(30, 600), torch.randn(600, 20)
     assert compared(torch.compile(lambda a, b, c: (a @ b).T.contiguous() + c), a, b, c)
