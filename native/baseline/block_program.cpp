@@ -175,7 +175,8 @@ bool Checker::numbers(const BlockInstruction& i) const {
     case BlockCode::Scalar:
       return within(i.x[0], static_cast<size_t>(program.scalars)) && i.x[1] >= 0 && i.x[1] <= 2;
     case BlockCode::Load:
-      return i.f && buffer(i.x[0], false) && strides(i) && (i.b < 0) == (i.c < 0);
+      return i.f && (i.h || i.b >= 0) && buffer(i.x[0], false) && strides(i) &&
+             (i.b < 0) == (i.c < 0);
     case BlockCode::Take:
       return i.f && buffer(i.x[0], false) && (i.b < 0) == (i.c < 0);
     case BlockCode::Store:
@@ -183,13 +184,13 @@ bool Checker::numbers(const BlockInstruction& i) const {
     case BlockCode::Give:
       return i.f && buffer(i.x[0], true);
     case BlockCode::Index:
-      return strides(i);
+      return i.f && strides(i) && size(i.x[4]);
     case BlockCode::AddIndex:
       return size(i.x[1], false);
     case BlockCode::Integer:
       return i.x[0] >= static_cast<int>(SizeOp::Add) && i.x[0] <= static_cast<int>(SizeOp::Max);
     case BlockCode::Check:
-      return buffer(i.x[0], true) && size(i.x[1], false);
+      return i.f && buffer(i.x[0], true) && size(i.x[1], false);
     case BlockCode::Expand:
       return i.f && i.x[0] >= 0 && i.x[0] <= kAlongBoth;
     case BlockCode::Keep:
@@ -270,6 +271,8 @@ void lay_out(BlockProgram* program) {
   int64_t at = aligned(8 * program->code.registers());
   program->pointers = at;
   at += aligned(8 * static_cast<int64_t>(program->registers.size()));
+  program->narrow = at;
+  at += aligned(static_cast<int64_t>(program->registers.size()));
   program->staging = at;
   at += kBlock * kRegisterBytes;
   for (int32_t width : program->registers) {

@@ -23,15 +23,15 @@ enum class BlockCode : uint8_t {
   Call,      // dst = f(a, b, c)
   Constant,  // dst = x[0..3], one element
   Scalar,    // dst = number x[0], as x[1]: 0 double, 1 integer, 2 mask
-  Load,      // dst = buffer x[0] at x[1] + s x[2] + w x[3]; x[4]: its memory may be the register
+  Load,      // dst = buffer x[0] at x[1] + s x[2] + w x[3] (+ a, of a row); x[4]: see below
   Take,      // dst = buffer x[0] at positions a
   Store,     // buffer x[0] at x[1] + s x[2] + w x[3] = a
   Give,      // buffer x[0] at positions b = a
-  Index,     // dst = x[1] + s x[2] + w x[3]
+  Index,     // dst = x[1] + s x[2] + w x[3] (+ a x[4])
   AddIndex,  // dst = a + b x[1]
   Integer,   // dst = a (x[0]: a SizeOp) b
   Check,    // dst = a, an index of size x[1]; errors go to buffer x[0], dimension x[2], strict x[3]
-  Expand,   // dst = a along the axes that it lacks
+  Expand,   // dst = a, along x[0], along more; x[4]: all that read it are calls
   Keep,     // vector x[0] = a
   Kept,     // dst = vector x[0]
   Reduce,   // dst (s) = a (s, w) reduced along w; state x[0]
@@ -39,6 +39,9 @@ enum class BlockCode : uint8_t {
   Scan,     // dst = running values of a (and b); state x[0]
 };
 constexpr int kBlockCodes = static_cast<int>(BlockCode::Scan) + 1;
+
+// x[4] of a load: memory may be the register; one offset is that of all rows.
+constexpr int32_t kDirect = 1, kSharedOffset = 2;
 
 // What a register varies along; a count of elements follows.
 enum BlockLevel : uint8_t { kAlongNone = 0, kAlongS = 1, kAlongW = 2, kAlongBoth = 3 };
@@ -80,7 +83,8 @@ struct BlockProgram {
   std::vector<BlockStatement> statements;
   // Where the parts of scratch lie: size registers first, then the memory of block registers.
   std::vector<int64_t> register_offsets, state_offsets;
-  int64_t pointers = 0, staging = 0, fixed_bytes = 0;  // kept vectors begin at `fixed_bytes`
+  int64_t pointers = 0, narrow = 0, staging = 0,
+          fixed_bytes = 0;  // kept vectors begin at `fixed_bytes`
 
   // Of a worker, for these sizes; and the elements of a kept vector (0: there are none).
   int64_t scratch_bytes(const int64_t* n) const;

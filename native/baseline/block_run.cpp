@@ -12,6 +12,7 @@ constexpr int64_t kColumnBlock = 64;
 constexpr int64_t kTileBlock = 64;
 constexpr int64_t kTileRows = 16;  // of a block of a transposing map: whole cache lines
 constexpr int64_t kMaskBytes = 4;  // of a mask in a register
+constexpr int64_t kNarrow = 16;    // equal elements of a narrow value
 
 struct Run {
   const BlockProgram& program;
@@ -19,17 +20,23 @@ struct Run {
   const int64_t* n;
   const Scalar* x;
   char* scratch;
-  int64_t* sizes;                        // size registers
-  char** at;                             // per block register: where its elements are
-  char* staging;                         // a block in memory form
+  int64_t* sizes;   // size registers
+  char** at;        // per block register: where its elements are
+  uint8_t* narrow;  // per block register: kNarrow equal elements, for the whole block
+  char* staging;    // a block in memory form
   int64_t s = 1, w = 1, s0 = 0, w0 = 0;  // extents of the block, and its first element
   int64_t counts[4] = {1, 1, 1, 1};      // elements, by level
   bool whole = false;                    // one block has all of w: reductions need no state
+  bool across = false;                   // a column or scan kernel
   int64_t kept_elements = 0;             // of a kept vector
 
   char* own(int32_t number) const { return scratch + program.register_offsets[number]; }
   char* state(int32_t number) const { return scratch + program.state_offsets[number]; }
   char* fresh(int32_t number) { return at[number] = own(number); }
+  // What does not vary in a block of one row is computed as kNarrow equal elements.
+  bool single(uint8_t level) const {
+    return level == kAlongNone || (level == kAlongS && s == 1 && !across);
+  }
   int64_t size(int32_t number) const { return number < 0 ? 0 : sizes[number]; }
 
   void extents(int64_t rows, int64_t columns) {
@@ -50,28 +57,33 @@ struct Run {
 struct Window {
   char* base;
   int64_t rows, columns, row_stride, stride, width;
+  const int64_t* offsets = nullptr;  // of each row, in elements
+  bool shared_offset = false;        // one of all rows
 
   bool single() const { return rows == 1; }
   bool contiguous() const { return stride == 1 || columns == 1; }
+  char* row(int64_t i) const {
+    const int64_t offset = offsets ? offsets[shared_offset ? 0 : i] : 0;
+    return base + (i * row_stride + offset) * width;
+  }
 };
 
 Window window_of(const Run& run, const BlockInstruction& i) {
   const int64_t along_s = run.size(i.x[2]), along_w = run.size(i.x[3]);
   const int64_t width = run.program.parameters[i.x[0]].width;
   const int64_t first = run.size(i.x[1]) + along_s * run.s0 + along_w * run.w0;
-  Window window{run.p[i.x[0]] + first * width, 1, 1, 0, 1, width};
   const int64_t rows = i.level & kAlongS ? run.s : 1, columns = i.level & kAlongW ? run.w : 1;
-  if (rows == 1 || (columns > 1 && along_s == columns * along_w)) {
+  Window window{run.p[i.x[0]] + first * width, rows, columns, along_s, along_w, width};
+  if (i.code == BlockCode::Load && i.a >= 0) {
+    window.offsets = reinterpret_cast<const int64_t*>(run.at[i.a]);
+    window.shared_offset = i.x[4] & kSharedOffset;
+  } else if (rows == 1 || (columns > 1 && along_s == columns * along_w)) {
+    window.rows = 1;
     window.columns = rows * columns;
-    window.stride = along_w;
   } else if (columns == 1) {
+    window.rows = 1;
     window.columns = rows;
     window.stride = along_s;
-  } else {
-    window.rows = rows;
-    window.columns = columns;
-    window.row_stride = along_s;
-    window.stride = along_w;
   }
   return window;
 }
@@ -80,51 +92,65 @@ void copy(char* to, const char* from, int64_t bytes) {
   std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
-// Elements of memory, in memory form, side by side at `to`.
-void gather(const Window& window, BlockFunction function, char* to) {
-  if (!window.single() && window.row_stride == 1 && !window.contiguous()) {
-    // Memory runs along s: whole cache lines are read, and written across the block.
-    for (int64_t j = 0; j < window.columns; ++j) {
-      const char* column = window.base + j * window.stride * window.width;
-      for (int64_t i = 0; i < window.rows; ++i) {
-        char* element = to + (i * window.columns + j) * window.width;
-        switch (window.width) {
-          case 4:
-            copy(element, column + i * 4, 4);
-            break;
-          case 8:
-            copy(element, column + i * 8, 8);
-            break;
-          default:
-            copy(element, column + i * window.width, window.width);
-        }
-      }
-    }
-    return;
+template <typename T>
+void repeat_first(char* at) {
+  T* elements = reinterpret_cast<T*>(at);
+  for (int64_t i = 1; i < kNarrow; ++i) elements[i] = elements[0];
+}
+
+struct Wide {
+  int64_t low, high;
+};
+
+// After a value was computed as one element.
+void fill_narrow(Run* run, const BlockInstruction& i) {
+  if (!run->single(i.level)) return;
+  char* at = run->at[i.dst];
+  switch (run->program.registers[i.dst]) {
+    case 1:
+      return repeat_first<int8_t>(at);
+    case 2:
+      return repeat_first<int16_t>(at);
+    case 4:
+      return repeat_first<int32_t>(at);
+    case 8:
+      return repeat_first<int64_t>(at);
+    default:
+      return repeat_first<Wide>(at);
   }
-  for (int64_t i = 0; i < window.rows; ++i) {
-    char* row = window.base + i * window.row_stride * window.width;
-    char* target = to + i * window.columns * window.width;
-    if (window.contiguous()) {
-      copy(target, row, window.columns * window.width);
-    } else {
-      char* const operands[] = {target, row};
-      const int64_t numbers[] = {window.columns, window.stride};
-      function(operands, numbers);
-    }
+}
+
+// `function` (a gather, or a scatter) copies a run of elements.
+void move_run(BlockFunction function, char* to, char* from, int64_t count, int64_t stride) {
+  char* const operands[] = {to, from};
+  const int64_t numbers[] = {count, count == 1 ? 1 : stride};
+  function(operands, numbers);
+}
+
+// Elements of memory, in memory form, side by side at `to`.
+void gather(const Window& window, const BlockInstruction& i, char* to) {
+  if (!window.single() && window.row_stride == 1 && !window.contiguous() && !window.offsets) {
+    // Memory runs along s: whole cache lines are read, and written across the block.
+    char* const operands[] = {to, window.base};
+    const int64_t numbers[] = {window.rows, window.columns, window.stride};
+    return i.h(operands, numbers);
+  }
+  for (int64_t row = 0; row < window.rows; ++row) {
+    char* target = to + row * window.columns * window.width;
+    move_run(i.f, target, window.row(row), window.columns, window.stride);
   }
 }
 
 void convert(BlockFunction function, char* to, char* from, int64_t count) {
   char* const operands[] = {to, from};
-  function(operands, &count);
+  const int64_t numbers[] = {count, 0};
+  function(operands, numbers);
 }
 
 void load_masked(Run* run, const BlockInstruction& i, const Window& window, char* to) {
   for (int64_t row = 0; row < window.rows; ++row) {
     const int64_t first = row * window.columns;
-    char* const operands[] = {to + first * window.width,
-                              window.base + row * window.row_stride * window.width,
+    char* const operands[] = {to + first * window.width, window.row(row),
                               run->at[i.b] + first * kMaskBytes, run->at[i.c]};
     const int64_t numbers[] = {window.columns, window.stride};
     i.f(operands, numbers);
@@ -140,17 +166,17 @@ void load(Run* run, const BlockInstruction& i) {
     if (i.g) convert(i.g, run->fresh(i.dst), to, count);
   } else if (window.single() && window.contiguous()) {
     if (i.g) {
-      convert(i.g, run->fresh(i.dst), window.base, count);
-    } else if (i.x[4]) {
-      run->at[i.dst] = window.base;
+      convert(i.g, run->fresh(i.dst), window.row(0), count);
+    } else if (i.x[4] & kDirect) {
+      run->at[i.dst] = window.row(0);
     } else {
-      copy(run->fresh(i.dst), window.base, count * window.width);
+      move_run(i.f, run->fresh(i.dst), window.row(0), count, 1);
     }
   } else if (i.g) {
-    gather(window, i.f, run->staging);
+    gather(window, i, run->staging);
     convert(i.g, run->fresh(i.dst), run->staging, count);
   } else {
-    gather(window, i.f, run->fresh(i.dst));
+    gather(window, i, run->fresh(i.dst));
   }
 }
 
@@ -170,27 +196,17 @@ void take(Run* run, const BlockInstruction& i) {
 void store(Run* run, const BlockInstruction& i) {
   const Window window = window_of(*run, i);
   char* from = run->at[i.a];
-  if (window.single() && window.contiguous()) {
-    if (i.g) {
-      convert(i.g, window.base, from, window.columns);
-    } else if (from != window.base) {
-      std::memmove(window.base, from, static_cast<size_t>(window.columns * window.width));
-    }
-    return;
+  if (i.g && window.single() && window.contiguous()) {
+    return convert(i.g, window.base, from, window.columns);
   }
   if (i.g) {
     convert(i.g, run->staging, from, run->counts[i.level]);
     from = run->staging;
   }
   for (int64_t row = 0; row < window.rows; ++row) {
-    char* to = window.base + row * window.row_stride * window.width;
     char* values = from + row * window.columns * window.width;
-    if (window.contiguous()) {
-      copy(to, values, window.columns * window.width);
-    } else {
-      char* const operands[] = {to, values};
-      const int64_t numbers[] = {window.columns, window.stride};
-      i.f(operands, numbers);
+    if (values != window.row(row)) {
+      move_run(i.f, window.row(row), values, window.columns, window.stride);
     }
   }
 }
@@ -204,9 +220,14 @@ void give(Run* run, const BlockInstruction& i) {
 }
 
 void call(Run* run, const BlockInstruction& i, char* to) {
-  char* operands[] = {to, i.a < 0 ? nullptr : run->at[i.a], i.b < 0 ? nullptr : run->at[i.b],
-                      i.c < 0 ? nullptr : run->at[i.c]};
-  i.f(operands, &run->counts[i.level]);
+  char* operands[4] = {to};
+  int64_t numbers[4] = {run->single(i.level) ? kNarrow : run->counts[i.level], 0, 0, 0};
+  const int16_t registers[] = {i.a, i.b, i.c};
+  for (int k = 0; k < 3 && registers[k] >= 0; ++k) {
+    operands[k + 1] = run->at[registers[k]];
+    numbers[k + 1] = -static_cast<int64_t>(run->narrow[registers[k]]);
+  }
+  i.f(operands, numbers);
 }
 
 // Where the store of a result writes, if that is where the result may be computed.
@@ -217,13 +238,13 @@ char* direct(const Run& run, const BlockInstruction& i) {
 }
 
 void fill_index(Run* run, const BlockInstruction& i) {
-  auto* to = reinterpret_cast<int64_t*>(run->fresh(i.dst));
+  char* const operands[] = {run->own(i.dst), i.a < 0 ? nullptr : run->at[i.a]};
   const int64_t along_s = run->size(i.x[2]), along_w = run->size(i.x[3]);
   const int64_t first = run->size(i.x[1]) + along_s * run->s0 + along_w * run->w0;
   const int64_t rows = i.level & kAlongS ? run->s : 1, columns = i.level & kAlongW ? run->w : 1;
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t j = 0; j < columns; ++j) *to++ = first + row * along_s + j * along_w;
-  }
+  const int64_t numbers[] = {rows, columns, first, along_s, along_w, run->size(i.x[4])};
+  i.f(operands, numbers);
+  run->fresh(i.dst);
 }
 
 void add_index(Run* run, const BlockInstruction& i) {
@@ -264,31 +285,22 @@ void integer(Run* run, const BlockInstruction& i) {
   }
 }
 
-void report(int64_t* record, int64_t value, int64_t size, int64_t dimension) {
-  if (record[0]) return;
-  record[1] = value;
-  record[2] = size;
-  record[3] = dimension;
-  record[0] = 1;
-}
-
 void check(Run* run, const BlockInstruction& i) {
-  const auto* from = reinterpret_cast<const int64_t*>(run->at[i.a]);
-  auto* to = reinterpret_cast<int64_t*>(run->fresh(i.dst));
-  auto* record = reinterpret_cast<int64_t*>(run->p[i.x[0]]);
-  const int64_t size = run->size(i.x[1]), count = run->counts[i.level];
-  const bool strict = i.x[3];
-  for (int64_t j = 0; j < count; ++j) {
-    const int64_t value = from[j], wrapped = value < 0 && !strict ? value + size : value;
-    const bool good = wrapped >= 0 && wrapped < size;
-    if (!good) [[unlikely]] {
-      report(record, value, size, i.x[2]);
-    }
-    to[j] = good ? wrapped : 0;
-  }
+  char* const operands[] = {run->own(i.dst), run->at[i.a], run->p[i.x[0]]};
+  const int64_t numbers[] = {run->counts[i.level], run->size(i.x[1]), i.x[2], i.x[3]};
+  i.f(operands, numbers);
+  run->fresh(i.dst);
 }
 
+// An operand along more axes. Primitives take what is the same in a whole block as it is.
 void expand(Run* run, const BlockInstruction& i) {
+  const auto level = static_cast<uint8_t>(i.x[0]);
+  const bool narrow = i.x[4] && run->single(level);
+  run->narrow[i.dst] = narrow;
+  if (narrow || (level == kAlongW && run->s == 1 && !run->across)) {
+    run->at[i.dst] = run->at[i.a];
+    return;
+  }
   char* const operands[] = {run->own(i.dst), run->at[i.a]};
   const int64_t count = run->counts[i.level], extents[] = {run->s, run->w};
   i.f(operands, i.x[0] == kAlongNone ? &count : extents);
@@ -366,15 +378,19 @@ void execute(Run* run, int32_t begin, int32_t end) {
       }
       case BlockCode::Constant:
         copy(run->fresh(i->dst), reinterpret_cast<const char*>(i->x), kRegisterBytes);
+        fill_narrow(run, *i);
         break;
       case BlockCode::Scalar:
         read_scalar(run, *i);
+        fill_narrow(run, *i);
         break;
       case BlockCode::Load:
         load(run, *i);
+        if (!(i->x[4] & kDirect)) fill_narrow(run, *i);
         break;
       case BlockCode::Take:
         take(run, *i);
+        fill_narrow(run, *i);
         break;
       case BlockCode::Store:
         store(run, *i);
@@ -384,15 +400,19 @@ void execute(Run* run, int32_t begin, int32_t end) {
         break;
       case BlockCode::Index:
         fill_index(run, *i);
+        fill_narrow(run, *i);
         break;
       case BlockCode::AddIndex:
         add_index(run, *i);
+        fill_narrow(run, *i);
         break;
       case BlockCode::Integer:
         integer(run, *i);
+        fill_narrow(run, *i);
         break;
       case BlockCode::Check:
         check(run, *i);
+        fill_narrow(run, *i);
         break;
       case BlockCode::Expand:
         expand(run, *i);
@@ -416,19 +436,6 @@ void execute(Run* run, int32_t begin, int32_t end) {
   }
 }
 
-bool has_state(const BlockInstruction& i) {
-  return i.code == BlockCode::Reduce || i.code == BlockCode::Columns || i.code == BlockCode::Scan;
-}
-
-void clear_states(Run* run, const BlockStatement& statement) {
-  for (int32_t i = statement.body; i < statement.end; ++i) {
-    const BlockInstruction& instruction = run->program.instructions[i];
-    if (!has_state(instruction)) continue;
-    const int32_t number = instruction.x[0];
-    std::memset(run->state(number), 0, static_cast<size_t>(run->program.states[number]));
-  }
-}
-
 // Results of reductions after the last block.
 void conclude(Run* run, const BlockStatement& statement, int64_t extent) {
   for (int32_t at = statement.body; at < statement.end; ++at) {
@@ -436,6 +443,9 @@ void conclude(Run* run, const BlockStatement& statement, int64_t extent) {
     if (i.code == BlockCode::Reduce && !run->whole) {
       char* const operands[] = {run->fresh(i.dst), run->state(i.x[0])};
       i.g(operands, &extent);
+      fill_narrow(run, i);
+    } else if (i.code == BlockCode::Reduce) {
+      fill_narrow(run, i);
     } else if (i.code == BlockCode::Columns) {
       char* const operands[] = {run->fresh(i.dst), run->state(i.x[0])};
       const int64_t numbers[] = {run->w, extent};
@@ -452,7 +462,6 @@ void run_rows(Run* run, int64_t rows, int64_t first, int64_t inner, int64_t most
     run->extents(rows, widest);
     execute(run, statement.before, statement.body);
     if (statement.once) continue;
-    if (!run->whole) clear_states(run, statement);
     for (int64_t r = first; r < inner; r += most) {
       run->w0 = r;
       run->extents(rows, std::min(most, inner - r));
@@ -474,7 +483,6 @@ void run_columns(Run* run, int64_t r0, int64_t inner) {
     run->extents(most, width);
     execute(run, statement.before, statement.body);
     if (statement.once) continue;
-    clear_states(run, statement);
     for (int64_t k = 0; k < extent; k += most) {
       run->s0 = k;
       run->extents(std::min(most, extent - k), width);
@@ -567,6 +575,14 @@ void run_prologue(Run* run) {
   execute(run, 0, run->program.prologue);
 }
 
+void report(int64_t* record, int64_t value, int64_t size, int64_t dimension) {
+  if (record[0]) return;
+  record[1] = value;
+  record[2] = size;
+  record[3] = dimension;
+  record[0] = 1;
+}
+
 // A checked index into nothing is an error even before anything may be read.
 bool indexes_nothing(const Run& run) {
   for (const BlockInstruction& i : run.program.instructions) {
@@ -608,10 +624,14 @@ void run_block_program(char* const* p, const int64_t* n, const Scalar* x, int64_
           scratch,
           reinterpret_cast<int64_t*>(scratch),
           reinterpret_cast<char**>(scratch + program.pointers),
+          reinterpret_cast<uint8_t*>(scratch + program.narrow),
           scratch + program.staging};
+  std::memset(run.narrow, 0, program.registers.size());
   std::copy(n, n + program.sizes, run.sizes);
   if (!evaluate(&run, true)) return;
   if (!program.kept.empty()) run.kept_elements = n[-2];
+  const bool across = program.form == BlockForm::Column || program.form == BlockForm::Scan;
+  run.across = across;
   if (indexes_nothing(run)) return;
   run_prologue(&run);
   if (program.form == BlockForm::Map && program.rows.empty()) {
@@ -621,7 +641,6 @@ void run_block_program(char* const* p, const int64_t* n, const Scalar* x, int64_
   }
   Rows rows;
   for (int32_t extent : program.rows) rows.add(run.sizes[extent]);
-  const bool across = program.form == BlockForm::Column || program.form == BlockForm::Scan;
   if (across) rows.add((run.sizes[program.inner] + kColumnBlock - 1) / kColumnBlock);
   if (program.tiled) {
     int64_t& height = rows.extents[rows.count - 1];

@@ -27,7 +27,10 @@ from flambeau.prims.record import PRIMITIVES
 
 MASK_BITS = 32  # of bools in blocks
 WIDTHS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "u128"}
-MOVES = ("gather", "scatter", "take", "give", "gatherif", "takeif", "splat", "spread", "repeat")
+MOVES = (
+    "gather", "scatter", "transpose", "take", "give", "gatherif", "takeif", "splat", "spread",
+    "repeat",
+)  # fmt: skip
 ENCODED = ("bool", *HALVES)  # dtypes whose value form is not their memory's
 _CONVERSIONS = ("cast", "bitcast")
 
@@ -203,6 +206,7 @@ def _moves() -> Iterator[Piece]:
             "lanes": lanes,
             "opaque": kind == "u128",
             "fill": symbol_of(f"splat {width}"),
+            "copy": symbol_of(f"gather {width}"),
         }
         functions = tuple((f"{move} {width}", symbol_of(f"{move} {width}")) for move in MOVES)
         texts = [
@@ -210,6 +214,13 @@ def _moves() -> Iterator[Piece]:
             for move, (_, symbol) in zip(MOVES, functions)
         ]
         yield Piece("\n".join(texts), functions, cost=FEW * len(MOVES))
+
+
+def _positions() -> Piece:
+    """Positions in memory, and their check."""
+    names: dict[str, Value] = {name: symbol_of(name) for name in ("index", "check")}
+    functions = tuple((name, symbol_of(name)) for name in names)
+    return Piece(sections("functions")["positions"].render(names), functions)
 
 
 def _merged(pieces: Iterable[Piece]) -> list[Piece]:
@@ -234,7 +245,7 @@ def pieces(target: Target) -> list[Piece]:
 
     pointwise = (_function(signature, target) for signature in signatures())
     merged = _merged(itertools.chain(pointwise, _conversions(target)))
-    return [*merged, *_moves(), *reductions(target)]
+    return [*merged, *_moves(), _positions(), *reductions(target)]
 
 
 # ------------------------------------------------------------------------------- units

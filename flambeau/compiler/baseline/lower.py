@@ -38,7 +38,7 @@ from flambeau.ir.spelling import spelling_of
 
 HALVES = ("f16", "bf16")
 CODED = (*HALVES, "bool")  # dtypes whose values in registers are not what memory holds
-POSITION = "i64"
+DIRECT, SHARED_OFFSET = 1, 2  # flags of a load
 _INTEGER = {
     "floordiv": Opcode.FLOORDIV,
     "mod": Opcode.MOD,
@@ -124,6 +124,7 @@ class _Lowering:
         extents = [*map(self._size, kernel.rows), self._size(kernel.inner)]
         extents.append(self._size(kernel.reduce))
         self._number_sizes(extents)
+        _mark_narrow(result)
         _assign_registers(result)
         return result
 
@@ -296,13 +297,15 @@ class _Lowering:
         decoded = _function("decode", node.dtype)
         also = [decoded] if decoded else []
         parameter = node.attribute("parameter")
-        strides = None if indices else self._strides(node.attribute("index"))
+        strides, offset, shared = self._row_strides(node.attribute("index"), indices)
         if strides is not None:
-            direct = home == "body" and not masked
-            numbers = Numbers(parameter, *strides, direct)
+            direct = DIRECT if home == "body" and not masked else 0
+            numbers = Numbers(parameter, *strides, direct | shared)
             name = f"{'gatherif' if masked else 'gather'} {width}"
+            functions = [name, *also] if masked else [name, decoded, f"transpose {width}"]
+            operands = [offset, *guard]
             return self._emit(
-                "load", level, home, width_of(node.dtype), [-1, *guard], numbers, [name, *also]
+                "load", level, home, width_of(node.dtype), operands, numbers, functions
             )
         positions = self._position(node.attribute("index"), indices, level, home)
         name = f"{'takeif' if masked else 'take'} {width}"
@@ -321,6 +324,31 @@ class _Lowering:
             rest = sizes.add(rest, sizes.mul(factors[self.axis], sizes.symbol(self.axis)))
         along = (factors.get(self.axis, 0), factors.get("r", 0))
         return self._size(rest), self._size(along[0]), self._size(along[1])
+
+    def _row_strides(
+        self, expression: Size, indices: Sequence[Node]
+    ) -> tuple[tuple[int, int, int] | None, int, int]:
+        """As `_strides`, where what depends on `indices` is an offset of whole rows: its register,
+        and whether all rows share it."""
+        if not indices:
+            return self._strides(expression), -1, 0
+        level = NONE
+        for node in indices:
+            level |= self.levels[node]
+        names = [f"d{i}" for i in range(len(indices))]
+        split = sizes.affine_in(expression, ("r", *names))
+        if split is None or level & ALONG_W:
+            return None, -1, 0
+        factors, rest = split
+        along = sizes.mul(factors.get("r", 0), sizes.symbol("r"))
+        strides = self._strides(sizes.add(rest, along))
+        if strides is None:
+            return None, -1, 0
+        offset = sizes.sub(sizes.sub(expression, rest), along)
+        constant = all(node in self.constant for node in indices)
+        home = "before" if constant else self._home_of(level)
+        register = self._position(offset, indices, level, home)
+        return strides, register, SHARED_OFFSET if level == NONE else 0
 
     def _store(self, store: k.Store, level: int, home: str) -> None:
         parameter, index, value = store
@@ -358,7 +386,8 @@ class _Lowering:
         free = sizes.free_symbols(expression)
         strides = self._strides(expression) if free.isdisjoint(values) else None
         if strides is not None:
-            return self._emit("index", level, home, 8, (), Numbers(0, *strides)).register
+            numbers = Numbers(0, *strides, -1)
+            return self._emit("index", level, home, 8, (), numbers, ["index"]).register
         assert isinstance(expression, SizeExpr)
         if expression.kind == "symbol":
             return values[expression.name]
@@ -387,12 +416,23 @@ class _Lowering:
                 parts.append((factor, inside))
             else:
                 start = sizes.add(start, factor)
-        total = self._integer(start, values, level, home)
+        axes = (sizes.symbol("r"), sizes.symbol(self.axis) if self.axis else None)
+        affine = [(f, i) for f, i in parts if len(i) == 1 and i[0] in axes]
+        for factor, (axis,) in affine:
+            start = sizes.add(start, sizes.mul(factor, axis))
+        strides, total = self._strides(start), -1
+        assert strides is not None
         for factor, inside in parts:
+            if (factor, inside) in affine:
+                continue
             operands = [self._integer(atom, values, level, home) for atom in inside]
             product = self._chain(Opcode.MUL, operands, level, home)
-            numbers = Numbers(0, self._size(factor))
-            total = self._emit("add_index", level, home, 8, [total, product], numbers).register
+            if total < 0:
+                numbers = Numbers(0, *strides, self._size(factor))
+                total = self._emit("index", level, home, 8, [product], numbers, ["index"]).register
+            else:
+                numbers = Numbers(0, self._size(factor))
+                total = self._emit("add_index", level, home, 8, [total, product], numbers).register
         return total
 
     def _check_index(self, node: Node) -> _Place:
@@ -405,7 +445,7 @@ class _Lowering:
             node.attribute("parameter"), size, node.attribute("dimension", 0),
             int(bool(node.attribute("strict"))),
         )  # fmt: skip
-        return self._emit("check", level, home, 8, [operand], numbers)
+        return self._emit("check", level, home, 8, [operand], numbers, ["check"])
 
     # --------------------------------------------------------------------------- statements
 
@@ -459,7 +499,8 @@ class _Lowering:
             stored = {self._place_of(value).register for _, _, value in stores}
             for step in body:
                 if step.code == "load" and step.result in stored:
-                    step.numbers = Numbers(*step.numbers)._replace(flag=0)
+                    numbers = Numbers(*step.numbers)
+                    step.numbers = numbers._replace(flag=numbers.flag & ~DIRECT)
         for store in stores:
             self._store(store, BOTH, "body")
         if len(stores) == 1 and len(body) > 1:
@@ -522,7 +563,7 @@ class _Lowering:
 _SIZED = {
     "load": ("base", "along_s", "along_w"),
     "store": ("base", "along_s", "along_w"),
-    "index": ("base", "along_s", "along_w"),
+    "index": ("base", "along_s", "along_w", "flag"),
     "add_index": ("base",),
     "check": ("base",),
 }
@@ -543,6 +584,15 @@ def _compute_in_place(call: Instruction, store: Instruction) -> None:
         call.numbers = Numbers(1)
 
 
+def _mark_narrow(draft: Draft) -> None:
+    """Marks what is expanded for primitives only: they take a narrow value as it is."""
+    steps = [*draft.prologue, *(x for s in draft.statements for x in (*s.before, *s.body))]
+    others = {r for step in steps if step.code != "call" for r in step.operands}
+    for step in steps:
+        if step.code == "expand" and step.result not in others:
+            step.numbers = Numbers(*step.numbers)._replace(flag=1)
+
+
 def _assign_registers(draft: Draft) -> None:
     """Shares block registers: one of a body is free after its last use there."""
     widths = draft.registers
@@ -560,6 +610,10 @@ def _assign_registers(draft: Draft) -> None:
     free: dict[int, list[int]] = {}
     for statement in draft.statements:
         last = {r: i for i, step in enumerate(statement.body) for r in step.operands}
+        for step in reversed(statement.body):  # the result may be the operand's memory
+            if step.code == "expand":
+                (operand,) = step.operands
+                last[operand] = max(last[operand], last.get(step.result, 0))
         for i, step in enumerate(statement.body):
             ended = {r for r in step.operands if r in inside and last[r] == i}
             if step.code == "call":  # it reads an element before it writes it
