@@ -393,8 +393,8 @@ struct IndexBound {
 };
 enum class ReturnKind : uint8_t { Single, Tuple, List, Nothing, Structseq };
 
-// What a Plan runs, made of an Execution: immutable, counted (under the GIL). A Plan holds it, and
-// each Instance that is prepared for it: a Plan may get other code while runs of this go on.
+// The code of a Plan, read from an Execution: immutable, counted (under the GIL). A Plan holds it,
+// and each Instance that is prepared for it: a Plan may get other code while runs of this go on.
 struct PlanCode {
   int64_t references = 1;
   PyObject* record = nullptr;  // owned: the Execution; it holds the objects behind addresses

@@ -98,6 +98,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
         "ops/linear/factorisations.py",
         "autograd.transforms.wrappers.inside",
     ): "errors of all samples raise",
+    ("compiler/tiers.py", "_core"): "the core times runs on the baseline, and lists their plans",
     ("ops/dtype_rules.py", "_core"): "answers from the native dtype objects themselves",
 }
 

@@ -16,6 +16,7 @@ _PUBLIC = {
     "is_compiling": "flambeau.capture.regions",
     "reset": "flambeau.capture.regions",
     "stages": "flambeau.capture.stages",
+    "wait": "flambeau.compiler.tiers",
     **dict.fromkeys(
         (
             "allow_in_graph",

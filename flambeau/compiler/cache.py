@@ -302,6 +302,28 @@ def store(content: bytes, symbols: dict[str, str], root: Path | None = None) -> 
     return digest
 
 
+def adopt(content: bytes, symbols: dict[str, str]) -> None:
+    """Makes a shared library known to this process alone: the cache cannot be written.
+
+    Args:
+        content, symbols: as of `store`.
+
+    Raises:
+        OSError: no temporary file can be written either.
+    """
+    import tempfile
+
+    digest = digest_of(content)
+    if digest not in _libraries:
+        with tempfile.NamedTemporaryFile(suffix=".so") as file:
+            file.write(content)
+            file.flush()
+            _libraries[digest] = dlopen(file.name, 0)
+    entries = user_level().entries
+    for key, symbol in symbols.items():
+        entries[key] = (digest, symbol)
+
+
 def _limit() -> int:
     return int(settings.get("CACHE_LIMIT")) << 20
 

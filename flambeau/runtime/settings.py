@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 PREFIX = "FLAMBEAU_"
+COMPILER = "wait"  # the default of that setting
 LIMIT = 40
 
 
@@ -64,6 +65,12 @@ def _tier(text: str) -> str:
     return text
 
 
+def _compiler(text: str) -> str:
+    if text not in ("background", "wait", "never"):
+        raise ValueError("use background, wait or never")
+    return text
+
+
 def _default_cache() -> str:
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return os.path.join(os.path.expanduser(base), "flambeau")
@@ -75,6 +82,7 @@ KNOBS: dict[str, Knob] = {
         Knob("CACHE_DIR", _directory, None, "where compiled kernels are kept (~/.cache/flambeau)"),
         Knob("CACHE_LIMIT", _count, 1024, "size of that directory in MiB, oldest entries go first"),
         Knob("CC", str, None, "C compiler of kernels, a command with arguments (gcc, clang, cc)"),
+        Knob("COMPILER", _compiler, COMPILER, "when kernels are compiled: background, wait, never"),
         Knob("COMPILE_JOBS", _count, 0, "compilers that run at once; 0: one per core"),
         Knob("DEBUG", _count, 0, "0 to 5: how much of the work is shown; or TORCH_LOGS"),
         Knob("NUM_THREADS", _count, 0, "threads of the core; 0: one per core"),

@@ -21,7 +21,7 @@ PyObject* given(PyObject* object) { return object == Py_None ? nullptr : object;
 
 PyObject* record_of(const Plan* plan) { return plan->code ? plan->code->record : nullptr; }
 
-// Returns the former code, for the caller to drop when the plan is whole.
+// Returns the former code, for the caller to drop in the end.
 Ref<PlanCode> install(Plan* plan, Ref<PlanCode> code) {
   auto before = steal(std::exchange(plan->code, code.release()));
   tier_note(plan);
@@ -185,7 +185,7 @@ PyMethodDef plan_methods[] = {
     {"text", py_text, METH_NOARGS, "The plan as text, see flambeau/ir/plan_grammar.py."},
     {"prepare", py_compile, METH_NOARGS, "Compiles the kernels now instead of at the first run."},
     {"replace", py_replace, METH_O,
-     "Runs another Execution from now on; runs that go on keep what they have."},
+     "Runs another Execution from now on; present runs end with the former one."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -23,17 +23,13 @@ constexpr int64_t kReleaseWork = 50000;   // ns: above, other Python threads may
 constexpr int64_t kChunkWork = 2000;      // ns: assumed when a plan does not say
 constexpr int64_t kRoutineWork = 100000;
 constexpr int64_t kMostWork = int64_t{1} << 50;       // sums of estimates stay far from overflow
-constexpr int64_t kMostTemporary = int64_t{1} << 46;  // bytes; so do sums of temporaries
 constexpr int64_t kPieceWork = 5000;  // ns: smallest piece worth handing to a worker
-constexpr int64_t kAlignment = 64;
 constexpr int kInlineBuffers = 24;
 constexpr int kInlineScalars = 8;
 constexpr int64_t kStackArena = 2048;  // bytes of temporaries that live on the stack
 constexpr const char* kNoMemory = "out of memory";
 
 std::atomic<uint64_t> next_instance_id{1};
-
-int64_t align_up(int64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
 
 // An array on the stack unless it is unusually long.
 template <typename T, int kInline>
@@ -68,69 +64,6 @@ bool prepare_geometry(Instance* instance) {
     for (int32_t s : out.strides) instance->geometry.push_back(r[s]);
     const int32_t last = out.kind == OutputSpec::Alias ? out.offset : out.nbytes;
     instance->geometry.push_back(last >= 0 ? r[last] : 0);
-  }
-  return true;
-}
-
-struct Lifetime {
-  size_t buffer;
-  int64_t nbytes;
-  int32_t first, last;
-};
-
-// Launches of one group may run at the same time: a temporary that one of them touches is alive
-// during all of them.
-void widen_to_groups(const std::vector<Launch>& launches, Lifetime* life) {
-  auto same = [&](int32_t a, int32_t b) {
-    return launches[a].group >= 0 && launches[a].group == launches[b].group;
-  };
-  while (life->first > 0 && same(life->first, life->first - 1)) --life->first;
-  const int32_t end = static_cast<int32_t>(launches.size()) - 1;
-  while (life->last < end && same(life->last, life->last + 1)) ++life->last;
-}
-
-// Best fit by lifetime: the largest first, each into the smallest gap between those that are alive
-// at the same time.
-bool plan_arena(Instance* instance) {
-  const PlanCode* code = instance->code;
-  instance->arena_offsets.assign(code->buffers.size(), -1);
-  std::vector<Lifetime> lives;
-  for (size_t i = 0; i < code->buffers.size(); ++i) {
-    const BufferSpec& b = code->buffers[i];
-    if (b.kind != BufferSpec::Temporary) continue;
-    const int64_t nbytes = instance->registers[b.nbytes];
-    if (nbytes > kMostTemporary) {
-      PyErr_Format(PyExc_MemoryError, "[%s] a temporary of %lld bytes\nhint: use smaller sizes",
-                   instance->plan->name.c_str(), static_cast<long long>(nbytes));
-      return false;
-    }
-    lives.push_back({i, align_up(nbytes > 0 ? nbytes : 1) + kRedZone, b.first, b.last});
-    widen_to_groups(code->launches, &lives.back());
-  }
-  std::stable_sort(lives.begin(), lives.end(),
-                   [](const Lifetime& a, const Lifetime& b) { return a.nbytes > b.nbytes; });
-  std::vector<std::pair<int64_t, int64_t>> taken;
-  for (size_t k = 0; k < lives.size(); ++k) {
-    const Lifetime& life = lives[k];
-    taken.clear();
-    for (size_t j = 0; j < k; ++j) {
-      if (lives[j].last < life.first || lives[j].first > life.last) continue;
-      const int64_t start = instance->arena_offsets[lives[j].buffer];
-      taken.emplace_back(start, start + lives[j].nbytes);
-    }
-    std::sort(taken.begin(), taken.end());
-    int64_t best = -1, best_gap = INT64_MAX, edge = 0;
-    for (const auto& [start, end] : taken) {
-      const int64_t gap = start - edge;
-      if (gap >= life.nbytes && gap < best_gap) {
-        best = edge;
-        best_gap = gap;
-      }
-      edge = std::max(edge, end);
-    }
-    if (best < 0) best = edge;
-    instance->arena_offsets[life.buffer] = best;
-    instance->arena_bytes = std::max(instance->arena_bytes, best + life.nbytes);
   }
   return true;
 }
@@ -705,7 +638,7 @@ bool execute(Instance* instance, const Call& call, PyObject* const* outputs) {
   return fine && !error && (error_count == 0 || check_errors(instance, bases.get()));
 }
 
-// What runs take while other code is awaited decides when it is made.
+// The time of runs on the baseline decides when the compiler is called.
 [[gnu::noinline]] bool execute_timed(Instance* instance, const Call& call,
                                      PyObject* const* outputs) {
   const int64_t start = profile_now();
@@ -715,8 +648,8 @@ bool execute(Instance* instance, const Call& call, PyObject* const* outputs) {
 }
 
 bool run_general(Instance* instance, const Call& call, PyObject* const* outputs) {
-  return instance->code->awaits ? execute_timed(instance, call, outputs)
-                                : execute(instance, call, outputs);
+  const bool timed = instance->code->awaits;
+  return timed ? execute_timed(instance, call, outputs) : execute(instance, call, outputs);
 }
 
 bool run_simple(const Instance* instance, const Call& call, PyObject* const* outputs) {
@@ -829,7 +762,9 @@ bool plan_run(Instance* instance, const Call& call, PyObject** outputs) {
   if (!make_outputs_at(instance, call, Device{}, outputs)) return false;
   if (dry_run || instance->ready.empty()) return true;
   const bool simple = instance->simple && !profiling();  // the straight path takes no times
-  if (simple ? run_simple(instance, call, outputs) : run_general(instance, call, outputs)) return true;
+  if (simple ? run_simple(instance, call, outputs) : run_general(instance, call, outputs)) {
+    return true;
+  }
   drop_outputs(plan, outputs);
   return false;
 }

@@ -4,8 +4,11 @@
 
 namespace fb {
 
+constexpr int64_t kAlignment = 64;  // of temporaries
 constexpr int kErrorWords = 8;  // one cache line: flag, value, size, dimension
 
+// arena.cpp: offsets of temporaries in their block. False + exception.
+bool plan_arena(Instance* instance);
 // The results of a run: new tensors, views and operands. False + exception.
 bool make_outputs(const Instance* instance, const Call& call, Device device, PyObject** outputs);
 void drop_outputs(const Plan* plan, PyObject** outputs);

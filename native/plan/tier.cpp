@@ -1,4 +1,4 @@
-// When the compiler is asked for a plan: after its runs on the baseline took long enough. Python
+// When the compiler is called for a plan: after its runs on the baseline took long enough. Python
 // decides what then happens (flambeau/compiler/tiers.py), in a thread of its own.
 #include "plan/tier.h"
 

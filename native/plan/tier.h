@@ -9,7 +9,7 @@ namespace fb {
 void tier_note(Plan* plan);
 void tier_forget(Plan* plan);
 // A run of such code took so long. The first time that the sum is above the threshold, the function
-// is called that `_core.set_baseline_wake` was given.
+// is called that `_core.set_baseline_wake` registered.
 void tier_spent(PlanCode* code, int64_t nanoseconds);
 bool init_tier(PyObject* module);
 

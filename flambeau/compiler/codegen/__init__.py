@@ -73,6 +73,7 @@ class Build:
         self._batches: Batches | None = None
         self._kernels: dict[str, Kernel] = {}  # of the batches, by key
         self._texts: set[str] = set()  # of these kernels
+        self.unstored: list[Library] = []  # which the cache could not take
 
     def add(self, kernel: Kernel) -> None:
         """Takes a kernel from memory or disk, or hands it to the compiler."""
@@ -108,7 +109,8 @@ class Build:
                 self.add(kernel)
             if self._batches is not None:
                 for library in self._batches.finish():
-                    _store_and_load(library, self._kernels, self.target)
+                    if not _store_and_load(library, self._kernels, self.target):
+                        self.unstored.append(library)
             return [_handles[kernel.text(), self.target.name] for kernel in kernels]
 
     def close(self) -> None:
@@ -172,38 +174,42 @@ def _prefilled_identity() -> str | None:
 
 
 def _load(level: cache.Level, kernel: Kernel, target: Target, identity: str) -> bool:
-    loaded = cache.load(level, key_of(kernel, target, identity))
-    if loaded is None:
+    return _load_key(level, key_of(kernel, target, identity), kernel, target)
+
+
+def _store_and_load(library: Library, kernels: dict[str, Kernel], target: Target) -> bool:
+    """Keeps a library; where the cache cannot be written (False) it lives in memory only."""
+    content, symbols, level = library.content, library.symbols, cache.user_level()
+    try:
+        cache.store(content, symbols)
+        stored = all(_load_key(level, key, kernels[key], target) for key in symbols)
+    except OSError:
+        stored = False
+    if not stored:
+        cache.adopt(content, symbols)
+        for key in symbols:
+            _load_key(level, key, kernels[key], target)
+    return stored
+
+
+def _load_key(level: cache.Level, key: str, kernel: Kernel, target: Target) -> bool:
+    entry = cache.load(level, key)
+    if entry is None:
         return False
-    _handles[kernel.text(), target.name] = KernelHandle(*loaded)
+    _handles[kernel.text(), target.name] = KernelHandle(*entry)
     return True
 
 
-def _store_and_load(library: Library, kernels: dict[str, Kernel], target: Target) -> None:
-    """Keeps a library; where the cache cannot be written it lives in memory only."""
-    content, symbols = library.content, library.symbols
-    try:
-        cache.store(content, symbols)
-        loaded = {key: cache.load(cache.user_level(), key) for key in symbols}
-    except OSError:
-        loaded = dict.fromkeys(symbols)
-    unstored: ctypes.CDLL | None = None
-    for key, symbol in symbols.items():
-        entry = loaded[key]
-        if entry is None:
-            unstored = unstored or _load_unstored(content)
-            address = ctypes.cast(getattr(unstored, symbol), ctypes.c_void_p).value or 0
-            entry = (address, symbol, unstored)
-        _handles[kernels[key].text(), target.name] = KernelHandle(*entry)
-
-
-def _load_unstored(content: bytes) -> ctypes.CDLL:
-    import tempfile
-
-    with tempfile.NamedTemporaryFile(suffix=".so") as file:
-        file.write(content)
-        file.flush()
-        return ctypes.CDLL(file.name)
+def present(kernels: Sequence[Kernel]) -> list[KernelHandle] | None:
+    """Kernels that are in memory or on disk; None if one of them must be compiled."""
+    target, handles = targets.current(), []
+    with _lock:
+        for kernel in kernels:
+            key = kernel.text(), target.name
+            if key not in _handles and not _from_cache(kernel, target):
+                return None
+            handles.append(_handles[key])
+    return handles
 
 
 # ------------------------------------------------------------------------------- keys
