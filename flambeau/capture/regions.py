@@ -60,6 +60,7 @@ class Explanation:
     Attributes:
         flushes: in order; the last one is the region's end.
         plans: number of Plans compiled during the call.
+        baseline: how many of them run on the baseline: their kernels are not compiled yet.
         kernels: launches of those Plans.
         different_kernels: how many kernels they are: equal layers share theirs.
         graphs: their graphs.
@@ -68,6 +69,7 @@ class Explanation:
 
     flushes: list[Flush] = field(default_factory=list)
     plans: int = 0
+    baseline: int = 0
     kernels: int = 0
     different_kernels: int = 0
     bytes_moved: int = 0
@@ -79,8 +81,9 @@ class Explanation:
         return sum(f.reason != END for f in self.flushes)
 
     def __str__(self) -> str:
+        waiting = f" ({self.baseline} on the baseline)" if self.baseline else ""
         lines = [
-            f"{self.plans} plans, {self.kernels} kernels, {self.bytes_moved} bytes moved, "
+            f"{self.plans} plans{waiting}, {self.kernels} kernels, {self.bytes_moved} bytes moved, "
             f"{self.graph_break_count} flushes before the end"
         ]
         lines += [
@@ -391,6 +394,7 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
     for report in reports:
         different |= report.different
         explanation.plans += 1
+        explanation.baseline += report.baseline
         explanation.kernels += report.launches
         explanation.graphs.append(report.graph)
         explanation.bytes_moved += report.bytes_moved

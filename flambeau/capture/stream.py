@@ -98,6 +98,11 @@ class StreamReport:
         return len(self.plan.launches)
 
     @property
+    def baseline(self) -> bool:
+        """Whether its kernels are not compiled yet."""
+        return self.plan.baseline_time is not None
+
+    @property
     def different(self) -> set[int]:
         """Addresses of the kernels: equal layers share them."""
         launches = () if self.plan.execution is None else self.plan.execution.launches

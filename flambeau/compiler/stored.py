@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flambeau.compiler import cache, debug, machine, targets, toolchain
+from flambeau.compiler import cache, debug, machine, targets, tiers, toolchain
 from flambeau.compiler.cache import blake2b
 from flambeau.ir import lock
 from flambeau.ir.plan import Execution, PlanSpec, packed, unpacked_execution, unpacked_spec
@@ -41,7 +41,10 @@ class StoredPlan:
         registers: of the metadata program.
         fingerprint: of its graph.
         execution: what it compiles to, kernels by number; None: it was never run.
-        kernels: (level, bundle, symbol, its key in each level) of each kernel.
+        kernels: (level, bundle, symbol, its key in each level) of each kernel; "" for the bundle
+            and symbol of one that was on no disk when the plan was stored.
+        baseline: what runs until the kernels of `execution` are compiled, its own by number, too.
+        contents: the kernels to compile, as bytes.
     """
 
     def __init__(
@@ -52,6 +55,8 @@ class StoredPlan:
         fingerprint: str = "",
         execution: Execution | None = None,
         kernels: Sequence[tuple[Any, ...]] = (),
+        baseline: Execution | None = None,
+        contents: Sequence[bytes] = (),
     ) -> None:
         self.hints = hints
         self.spec = spec
@@ -59,6 +64,8 @@ class StoredPlan:
         self.fingerprint = fingerprint
         self.execution = execution
         self.kernels = tuple(kernels)
+        self.baseline = baseline
+        self.contents = tuple(contents)
 
     def holds(self, numbers: list[int]) -> bool:
         """Whether the guards are true of these values of the symbols."""
@@ -81,9 +88,11 @@ class StoredPlan:
     @staticmethod
     def unpacked(fields: Sequence[Any]) -> StoredPlan:
         """The plan that was packed."""
-        hints, spec, registers, fingerprint, execution, kernels = fields
-        run = None if execution is None else unpacked_execution(execution)
-        return StoredPlan(list(hints), unpacked_spec(spec), registers, fingerprint, run, kernels)
+        hints, spec, registers, fingerprint, execution, kernels, baseline, contents = fields
+        run, before = (None if x is None else unpacked_execution(x) for x in (execution, baseline))
+        return StoredPlan(
+            list(hints), unpacked_spec(spec), registers, fingerprint, run, kernels, before, contents
+        )
 
 
 # ------------------------------------------------------------------------------- names
@@ -243,6 +252,11 @@ def places_of(kernels: Sequence[tuple[str, ...]]) -> list[tuple[Any, ...]] | Non
     return None if None in places else [place for place in places if place is not None]
 
 
+def unplaced(kernels: Sequence[tuple[str, ...]]) -> list[tuple[Any, ...]]:
+    """The same of kernels that may be on no disk yet."""
+    return [_place(keys) or (0, "", "", *keys) for keys in kernels]
+
+
 def _place(keys: tuple[str, ...]) -> tuple[Any, ...] | None:
     for number, level in enumerate(_levels()):
         for key in keys:
@@ -253,25 +267,43 @@ def _place(keys: tuple[str, ...]) -> tuple[Any, ...] | None:
 
 
 def execution_of(plan: StoredPlan) -> Execution | None:
-    """The execution with the addresses of this process; None if a kernel is gone."""
-    if plan.execution is None:
+    """The execution with the addresses of this process; None if a kernel is gone.
+
+    While kernels are not compiled, and nobody is to wait for them, that on the baseline.
+    """
+    execution = _loaded(plan, plan.execution)
+    if execution is not None or plan.baseline is None or tiers.policy() == "wait":
+        return execution
+    before = _loaded(plan, plan.baseline)
+    if before is None or tiers.policy() == "never":
+        return before
+    pending = tiers.Pending(plan.contents, lambda: _loaded(plan, plan.execution))
+    return before._replace(pending=pending)
+
+
+def _loaded(plan: StoredPlan, execution: Execution | None) -> Execution | None:
+    """An execution of a plan with the addresses of its kernels; None if one is on no disk."""
+    if execution is None:
         return None
-    handles = [_kernel(*place) for place in plan.kernels]
-    loaded = [handle for handle in handles if handle is not None]
-    if len(loaded) < len(handles):
-        return None
+    handles: dict[int, tuple[int, str, Any]] = {}
+    for launch in execution.launches:
+        if launch.kernel is not None and launch.kernel not in handles:
+            handle = _kernel(*plan.kernels[launch.kernel])
+            if handle is None:
+                return None
+            handles[launch.kernel] = handle
     launches = [
-        launch if launch.kernel is None else launch._replace(kernel=loaded[launch.kernel][0])
-        for launch in plan.execution.launches
+        launch if launch.kernel is None else launch._replace(kernel=handles[launch.kernel][0])
+        for launch in execution.launches
     ]
-    return plan.execution._replace(launches=launches, keepalive=[handle[2] for handle in loaded])
+    return execution._replace(launches=launches, keepalive=[x[2] for x in handles.values()])
 
 
 def _kernel(number: int, bundle: str, symbol: str, *keys: str) -> tuple[int, str, Any] | None:
     """Loads a kernel from its recorded cache level, or searches the other levels."""
     levels = _levels()
     level = levels[number]
-    loaded = None if level is None else cache.load_symbol(level, bundle, symbol)
+    loaded = cache.load_symbol(level, bundle, symbol) if level and bundle else None
     for other in levels:
         for key in keys:
             if loaded is None and other is not None:
@@ -296,5 +328,6 @@ __all__ = [
     "name_of",
     "places_of",
     "save",
+    "unplaced",
     "usable",
 ]

@@ -88,7 +88,10 @@ def wait() -> None:
         >>> torch.compiler.wait()
     """
     if _queue(_core.baseline_plans()):
-        _service.wake()
+        try:
+            _service.wake()
+        except RuntimeError:  # no thread can be started
+            _fail()
     while any(pending.state == "queued" for _, pending in _pending(_core.baseline_plans())):
         time.sleep(_POLL)
 
@@ -210,9 +213,14 @@ def _serve() -> None:
 
     try:
         worker.serve(wakes, worker.Client(_service.hold), _next, _contents, _answer)
-    finally:  # an error of this module's: nobody may wait for it
-        for _, pending in _pending(_core.baseline_plans()):
-            pending.state = "failed"
+    finally:  # an error of this module's
+        _fail()
+
+
+def _fail() -> None:
+    """Nothing is compiled any more: nobody may wait for it."""
+    for _, pending in _pending(_core.baseline_plans()):
+        pending.state = "failed"
 
 
 def _next() -> list[Job]:

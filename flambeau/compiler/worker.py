@@ -36,6 +36,7 @@ PATIENCE_PER_KERNEL = 2.0
 IDLE = 30.0  # seconds after which a worker without work ends
 MAX_DEATHS = 6  # workers in a row that died at work: then none is started any more
 NICENESS = 19
+ENVIRONMENT = {"FLAMBEAU_NUM_THREADS": "1", "FLAMBEAU_VERIFY": "0", "FLAMBEAU_DEBUG": "0"}
 FOLDERS = "flambeau-worker-"
 _LENGTH = 8
 _STALE = 3600.0  # seconds after which a folder without a lock is nobody's
@@ -76,7 +77,7 @@ class Worker:
                 pass_fds=(lock,),
                 process_group=0,
                 cwd=self.folder,
-                env={**os.environ, "TMPDIR": self.folder, "FLAMBEAU_NUM_THREADS": "1"},
+                env={**os.environ, **ENVIRONMENT, "TMPDIR": self.folder},
             )
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -149,7 +150,7 @@ def _wait(descriptor: int, event: int, deadline: float) -> None:
 
 
 def _program(folder: str, lock: int) -> str:
-    """Returns the code of the worker's interpreter: the same package, whatever its working directory is."""
+    """Returns the code of the worker's interpreter, which loads the same package."""
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     path = [package, *(os.path.abspath(entry) for entry in sys.path)]
     return (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
+import marshal
 import os
 import shlex
 import signal
@@ -23,7 +24,17 @@ import pytest
 
 import flambeau
 from flambeau import _core
-from flambeau.compiler import cache, codegen, targets, tiers, toolchain, worker
+from flambeau.capture import stream
+from flambeau.compiler import (
+    cache,
+    codegen,
+    pipeline,
+    stored,
+    targets,
+    tiers,
+    toolchain,
+    worker,
+)
 from flambeau.ir import kernel_bytes
 from flambeau.runtime import settings
 
@@ -255,10 +266,62 @@ def test_debug_tells_of_swaps(empty, capfd):
     assert tiers.tier(plan.plan) == "compiled"
 
 
+def test_profiles_tell_the_tier(empty):
+    plan = Disguised([new_kernel()])
+    for suffix in (" (baseline)", ""):
+        with flambeau.profiler.profile() as profile:
+            plan.run()
+        names = {event.key for event in profile.key_averages() if "kernel" in event.key}
+        assert names == {f"kernel::softplus[where{suffix}]"}
+        plan.plan.replace(plan.compiled)
+
+
+def test_explain_tells_the_tier(monkeypatch):
+    monkeypatch.setattr(stream.StreamReport, "baseline", True)
+    explanation = flambeau.compiler.explain(lambda x: x.sin() + 1, flambeau.ones(3))
+    assert explanation.baseline == explanation.plans == 1
+    assert "1 plans (1 on the baseline), " in str(explanation)
+
+
 def test_what_was_replaced_meanwhile_stays(empty):
     plan = Disguised([new_kernel()])
     assert tiers._swap(plan.plan, tiers.Pending([], lambda: pytest.fail("not its code")))
     assert plan.plan.execution.pending is plan.pending
+
+
+def test_a_stored_plan_starts_on_the_baseline(empty, monkeypatch):
+    """It has the kernels to compile as bytes. (Its better code is only loaded here.)"""
+    monkeypatch.setattr(codegen, "_handles", {})  # of other tests' caches
+    plan, kernel = Disguised([]), new_kernel()
+    spec = plan.plan.spec
+    registers = spec.symbols + len(spec.program)
+    _, before, keys = pipeline.compile_portable(plan.plan.graph(), registers)
+    launches = [launch._replace(kernel=1) for launch in before.launches]
+    assert len(launches) == len(keys) == 1
+    places = stored.unplaced([keys[0], *pipeline._keys([kernel])])
+    assert stored.places_of(pipeline._keys([kernel])) is None and places[0][1] and not places[1][1]
+    made = stored.StoredPlan(
+        [], spec, registers, "", before._replace(launches=launches), places, before,
+        [kernel_bytes.dumps(kernel)],
+    )  # fmt: skip
+    read = stored.StoredPlan.unpacked(marshal.loads(marshal.dumps(made.packed())))
+    with settings.override(COMPILER="wait"):
+        assert stored.execution_of(read) is None
+    with settings.override(COMPILER="never"):
+        execution = stored.execution_of(read)
+        assert execution.pending is None
+        assert [x.kernel for x in execution.launches] == [x.kernel for x in plan.compiled.launches]
+    with settings.override(COMPILER="background"):
+        execution = stored.execution_of(read)
+        plan.plan.replace(execution)
+        plan.run()
+        flambeau.compiler.wait()
+        (handle,) = codegen.present([kernel])
+        assert execution.pending.state == "done"
+        assert [launch.kernel for launch in plan.plan.execution.launches] == [handle.address]
+        plan.plan.replace(plan.compiled)
+    with settings.override(COMPILER="wait"):
+        assert [launch.kernel for launch in stored.execution_of(read).launches] == [handle.address]
 
 
 # ------------------------------------------------------------------------------- failures
@@ -318,6 +381,19 @@ def test_no_compiler(empty):
     assert plan.pending.state == "failed"
 
 
+def test_no_thread(empty, monkeypatch):
+    """A process may have as many as it is allowed."""
+
+    def refuse():
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(tiers._service, "wake", refuse)
+    plan = Disguised([new_kernel()])
+    flambeau.compiler.wait()
+    assert plan.pending.state == "failed"
+    tiers._waiting.clear()
+
+
 def test_no_interpreter(empty, monkeypatch):
     """An application that embeds Python may have no executable to start."""
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
@@ -374,12 +450,12 @@ sys.path[:0] = {path!r}
 import flambeau
 from flambeau.compiler import tiers
 from tests.compiler import test_tiers as t
-plan = t.Disguised([t.new_kernel() for _ in range({kernels})])
+plan = t.Disguised([t.new_kernel() for _ in range({kernels})], size={size})
 """
 
 
-def program(body, kernels=1):
-    head = PROGRAM.format(path=[str(Path(__file__).parents[2])], kernels=kernels)
+def program(body, kernels=1, size=1000):
+    head = PROGRAM.format(path=[str(Path(__file__).parents[2])], kernels=kernels, size=size)
     return [sys.executable, "-c", head + textwrap.dedent(body)]
 
 
@@ -460,36 +536,38 @@ def test_a_forked_child_compiles_what_becomes_hot_there(environment):
     body = """
     child = os.fork()
     if child == 0:
-        x = plan.x
         end = time.monotonic() + 60
         while plan.plan.baseline_time is not None and time.monotonic() < end:
             plan.run()
         os._exit(plan.plan.baseline_time is not None)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), plan.plan.baseline_time)
     """
-    assert output(program(body), environment).split() == ["0", "0"]
+    assert output(program(body, size=1 << 20), environment).split() == ["0", "0"]
     folders_end(environment)
 
 
-def test_a_program_that_is_killed(environment, tmp_path):
-    """Its worker and compilers end, and their folder goes, now or when the next worker starts."""
+def test_a_program_that_is_killed(environment):
+    """Its worker and compilers end, and their folder goes; 20 times, ever later."""
     body = """
-    tiers._queue([plan.plan])
-    tiers._service.wake()
-    while tiers._service.worker is None:
-        time.sleep(0.001)
-    print(tiers._service.worker.process.pid, flush=True)
-    time.sleep(1000)
-    """
     for round_ in range(20):
-        with subprocess.Popen(
-            program(body, 4), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
-        ) as running:
-            number = int(running.stdout.readline())
-            time.sleep(0.05 * round_)
-            running.kill()
-        wait_for(lambda number=number: not alive(number), 20)
-        folders_end(environment)
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            plan = t.Disguised([t.new_kernel() for _ in range(round_ + 1)])
+            tiers._queue([plan.plan])
+            tiers._service.wake()
+            while tiers._service.worker is None:
+                time.sleep(0.001)
+            os.write(writing, str(tiers._service.worker.process.pid).encode())
+            time.sleep(1000)
+        number = int(os.read(reading, 100))
+        time.sleep(0.05 * round_)
+        os.kill(child, t.signal.SIGKILL)
+        os.waitpid(child, 0)
+        t.wait_for(lambda: not t.alive(number), 20)
+        t.wait_for(lambda: not os.listdir(os.environ["TMPDIR"]), 20)
+    """
+    output(program(body), environment)
 
 
 def test_a_program_and_its_worker_that_are_killed(environment):
