@@ -1,7 +1,7 @@
 """The process that compiles kernels while the program goes on, and its end in the program.
 
 A thread of the program (`serve`) sends kernels as bytes and gets back which of them are in the
-cache now; where the cache cannot be written, also the libraries. The process has a low priority and
+cache now; where the cache cannot be written, also the libraries. The process has a lower priority and
 a process group of its own, so that Ctrl-C does not reach it and one signal ends it with all of its
 compilers. It ends when the program does. Its temporary files are in one folder, locked while it
 lives; the next worker removes the folders of workers that were killed.
@@ -35,7 +35,9 @@ PATIENCE = 120.0  # seconds that a request may take, and for each kernel
 PATIENCE_PER_KERNEL = 2.0
 IDLE = 30.0  # seconds after which a worker without work ends
 MAX_DEATHS = 6  # workers in a row that died at work: then none is started any more
-NICENESS = 19
+# Beside threads that keep all cores busy: a quarter of a core. With 19 (1.5 percent) a kernel took
+# minutes, which the program spent on slower code.
+NICENESS = 5
 ENVIRONMENT = {"FLAMBEAU_NUM_THREADS": "1", "FLAMBEAU_VERIFY": "0", "FLAMBEAU_DEBUG": "0"}
 FOLDERS = "flambeau-worker-"
 _LENGTH = 8
