@@ -60,7 +60,7 @@ class Explanation:
     Attributes:
         flushes: in order; the last one is the region's end.
         plans: number of Plans compiled during the call.
-        baseline: how many of them run on the baseline: their kernels are not compiled yet.
+        baseline: how many of them run on the baseline: some of their kernels are not compiled.
         kernels: launches of those Plans.
         different_kernels: how many kernels they are: equal layers share theirs.
         graphs: their graphs.

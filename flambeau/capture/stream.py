@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
 from flambeau._core import ExternalTensor, LiveValue, OpRecord, RecordedStream
-from flambeau.compiler import stored
+from flambeau.compiler import stored, tiers
 from flambeau.driver import calls
 from flambeau.driver.planner import Budget, Program, conditions, plan_of
 from flambeau.driver.tracer import Tracer, traced_until_settled
@@ -99,8 +99,8 @@ class StreamReport:
 
     @property
     def baseline(self) -> bool:
-        """Whether its kernels are not compiled yet."""
-        return self.plan.baseline_time is not None
+        """Whether some of its kernels are not compiled."""
+        return tiers.tier(self.plan) == "baseline"
 
     @property
     def different(self) -> set[int]:

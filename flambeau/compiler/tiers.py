@@ -74,9 +74,11 @@ def policy(tuned: bool = False) -> str:
 
 def tier(plan: Any) -> str:
     """The tier that a plan runs on: "baseline", or "compiled"; "" before its first run."""
-    if plan.baseline_time is not None:
-        return "baseline"
-    return "compiled" if plan.compiled else ""
+    execution = plan.execution
+    if execution is None:
+        return "compiled" if plan.compiled else ""
+    programs = any(launch.program is not None for launch in execution.launches)
+    return "baseline" if programs or execution.pending is not None else "compiled"
 
 
 def wait() -> None:

@@ -1,9 +1,9 @@
 """The process that compiles kernels while the program goes on, and its end in the program.
 
 A thread of the program (`serve`) sends kernels as bytes and gets back which of them are in the
-cache now; where the cache cannot be written, also the libraries. The process has a lower priority and
-a process group of its own, so that Ctrl-C does not reach it and one signal ends it with all of its
-compilers. It ends when the program does. Its temporary files are in one folder, locked while it
+cache now; where the cache cannot be written, also the libraries. The process has a lower priority
+and a process group of its own, so that Ctrl-C does not reach it and one signal ends it with all of
+its compilers. It ends when the program does. Its temporary files are in one folder, locked while it
 lives; the next worker removes the folders of workers that were killed.
 
     program ─► (settings, [kernel, ..]) ─► worker ─► ([compiled, ..], [(library, symbols), ..])

@@ -265,9 +265,8 @@ int64_t bytes_of(const Execution& run, const Launch& launch) {
 }
 
 // The name of a launch in profiles, which says that it ran on the baseline.
-std::string profiled_name(const Execution& run, const Launch& launch) {
-  const bool baseline = run.instance->code->awaits && !launch.routine;
-  return baseline ? launch.name + " (baseline)" : launch.name;
+std::string profiled_name(const Launch& launch) {
+  return launch.program ? launch.name + " (baseline)" : launch.name;
 }
 
 // Launches that share a region also share its wall time, in proportion to the time that the threads
@@ -285,7 +284,7 @@ void note_region(const Execution& run, const BoundLaunch* bound, size_t count,
     const double share = all > 0 ? static_cast<double>(before) / static_cast<double>(all) : 1.0;
     const int64_t to = i + 1 == count ? end : start + static_cast<int64_t>(share * (end - start));
     const int32_t flops = ready.launch->flops;
-    const std::string name = profiled_name(run, *ready.launch);
+    const std::string name = profiled_name(*ready.launch);
     profile_launch({name.c_str(), from, to, bytes_of(run, *ready.launch),
                     flops >= 0 ? run.instance->registers[flops] : 0, ready.work,
                     busy > 0 ? busy : to - from, clocks[i].threads(), static_cast<int32_t>(count)});

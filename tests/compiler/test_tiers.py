@@ -24,7 +24,6 @@ import pytest
 
 import flambeau
 from flambeau import _core
-from flambeau.capture import stream
 from flambeau.compiler import (
     cache,
     codegen,
@@ -266,21 +265,25 @@ def test_debug_tells_of_swaps(empty, capfd):
     assert tiers.tier(plan.plan) == "compiled"
 
 
-def test_profiles_tell_the_tier(empty):
-    plan = Disguised([new_kernel()])
-    for suffix in (" (baseline)", ""):
-        with flambeau.profiler.profile() as profile:
-            plan.run()
-        names = {event.key for event in profile.key_averages() if "kernel" in event.key}
-        assert names == {f"kernel::softplus[where{suffix}]"}
-        plan.plan.replace(plan.compiled)
+@pytest.mark.parametrize(("tier", "suffix"), [("baseline", " (baseline)"), ("compiled", "")])
+def test_profiles_tell_the_tier(tier, suffix):
+    _core.plan_cache_clear()
+    x = flambeau.ones(8)
+    with settings.override(TIER=tier), flambeau.profiler.profile() as profile:
+        flambeau.nn.functional.softplus(x)
+    names = {event.key for event in profile.key_averages() if "kernel" in event.key}
+    assert names == {f"kernel::softplus[where{suffix}]"}
+    _core.plan_cache_clear()
 
 
-def test_explain_tells_the_tier(monkeypatch):
-    monkeypatch.setattr(stream.StreamReport, "baseline", True)
-    explanation = flambeau.compiler.explain(lambda x: x.sin() + 1, flambeau.ones(3))
-    assert explanation.baseline == explanation.plans == 1
-    assert "1 plans (1 on the baseline), " in str(explanation)
+@pytest.mark.parametrize("tier", ["baseline", "compiled"])
+def test_explain_tells_the_tier(tier):
+    _core.stream_clear()
+    with settings.override(TIER=tier):
+        explanation = flambeau.compiler.explain(lambda x: x.sin() + 1, flambeau.ones(3))
+    assert explanation.plans == 1 and explanation.baseline == (tier == "baseline")
+    assert ("1 plans (1 on the baseline), " in str(explanation)) == (tier == "baseline")
+    _core.stream_clear()
 
 
 def test_what_was_replaced_meanwhile_stays(empty):
