@@ -35,7 +35,7 @@ PATIENCE = 120.0  # seconds that a request may take, and for each kernel
 PATIENCE_PER_KERNEL = 2.0
 IDLE = 30.0  # seconds after which a worker without work ends
 MAX_DEATHS = 6  # workers in a row that died at work: then none is started any more
-# Beside threads that keep all cores busy: a quarter of a core. With 19 (1.5 percent) a kernel took
+# Beside threads that occupy all cores: a quarter of a core. With 19 (1.5 percent) a kernel took
 # minutes, which the program spent on slower code.
 NICENESS = 5
 ENVIRONMENT = {"FLAMBEAU_NUM_THREADS": "1", "FLAMBEAU_VERIFY": "0", "FLAMBEAU_DEBUG": "0"}

@@ -9,6 +9,8 @@ import pytest
 
 import flambeau
 from flambeau import _core
+from flambeau.compiler import pipeline
+from flambeau.runtime import settings
 
 
 def plan_of(name):
@@ -181,3 +183,51 @@ def test_an_evicted_plan_may_be_replaced(softplus):
     _core.plan_cache_clear()
     plan.replace(plan.execution)
     assert same_bits(flambeau.nn.functional.softplus(x), result)
+
+
+FUNCTIONS = {
+    "softplus": flambeau.nn.functional.softplus,
+    "softmax": lambda x: x.softmax(-1),
+    "sum": lambda x: x.sum(0),
+    "cumsum": lambda x: x.cumsum(0),
+    "index": lambda x: x[x.argmax(0) % 7],
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_from_the_baseline_to_compiled_code(name):
+    """Programs of blocks, kernels, and programs again, while a thread runs them."""
+    _core.plan_cache_clear()
+    x, before = flambeau.randn(300, 200), {id(p) for p in gc.get_objects() if type(p) is _core.Plan}
+    with settings.override(TIER="baseline"):
+        expected = FUNCTIONS[name](x)
+    codes = []
+    for plan in [p for p in gc.get_objects() if type(p) is _core.Plan and id(p) not in before]:
+        if plan.execution is not None and any(x.program for x in plan.execution.launches):
+            registers = plan.spec.symbols + len(plan.spec.program)
+            compiled = pipeline.compile_graph(plan.graph(), registers)
+            assert not any(launch.program for launch in compiled.launches)
+            codes.append((plan, plan.execution, compiled))
+    assert codes
+    stop, wrong, runs = threading.Event(), [], [0]
+
+    def run():
+        while not stop.is_set():
+            if not same_bits(FUNCTIONS[name](x), expected):
+                wrong.append(runs[0])
+            runs[0] += 1
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    swaps = 0
+    while runs[0] < 30 or swaps < 60:
+        swaps += 1
+        for plan, *executions in codes:
+            plan.replace(executions[swaps % 2])
+        time.sleep(0.0005)
+    stop.set()
+    thread.join()
+    assert not wrong
+    for plan, _, compiled in codes:
+        plan.replace(compiled)
+    assert same_bits(FUNCTIONS[name](x), expected)
