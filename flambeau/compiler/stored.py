@@ -111,7 +111,8 @@ def name_of(*parts: str) -> str | None:
     environment = _environment(settings.get("TARGET"), settings.get("CC"))
     if environment is None:
         return None
-    return blake2b("\n".join((environment, *parts)).encode(), digest_size=16).hexdigest()
+    text = "\n".join((environment, settings.get("TIER"), *parts))
+    return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def fingerprint(graph: Graph) -> str | None:
