@@ -6,14 +6,16 @@
     cluster    values that share a kernel, and why others do not
     order      clusters in the order of their launches
     lower      a loop program per cluster, launches, buffers
+    tier       launches that need no compiler, where kernels are not compiled yet
     print      the C text of each distinct kernel
     compile    machine code, from the cache or the compiler
     assemble   the dictionary that the native core runs
 
-`lower` hands each kernel over as soon as it is built, so that the compiler works while the others
-are lowered; `print` adds those that were not handed over, and `compile` waits for all. A kernel
-that would overwrite memory which is still to be read sends the program back to `prepare`, which
-then adds copies. Under FLAMBEAU_VERIFY=1 each stage is verified after it has run.
+Where a program waits for its kernels `lower` hands each over as soon as it is built, so that the
+compiler works while the others are lowered; `print` adds those that were not handed over, and
+`compile` waits for all. A kernel that would overwrite memory which is still to be read sends the
+program back to `prepare`, which then adds copies. Under FLAMBEAU_VERIFY=1 each stage is verified
+after it has run.
 """
 
 from __future__ import annotations
@@ -21,11 +23,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from flambeau.compiler import debug, targets
+from flambeau.compiler import debug, targets, tiers
 from flambeau.compiler.execution import build_execution
 from flambeau.compiler.schedule import (
     Analysis,
@@ -43,6 +45,7 @@ from flambeau.compiler.schedule import (
 )
 from flambeau.compiler.schedule.candidates import Choose
 from flambeau.compiler.simplify import simplify
+from flambeau.ir.failure import failure
 from flambeau.ir.kernel import Kernel
 from flambeau.ir.lock import importing
 from flambeau.ir.node import Graph
@@ -65,6 +68,7 @@ class State:
         clustering: which of them share a kernel.
         clusters: the same in the order of launches.
         schedule: launches and buffers.
+        later: the schedule that takes its place when its kernels are compiled; None: the same.
         kernels: distinct kernels, by text.
         addresses: of compiled kernels, by text.
         symbols: their names in C, by text.
@@ -83,6 +87,7 @@ class State:
     clustering: Clustering = field(init=False)
     clusters: list[Cluster] = field(default_factory=list)
     schedule: Schedule = field(default_factory=Schedule)
+    later: Schedule | None = None
     kernels: dict[str, Kernel] = field(default_factory=dict)
     addresses: dict[str, int] = field(default_factory=dict)
     symbols: dict[str, str] = field(default_factory=dict)
@@ -120,55 +125,134 @@ def _lower(state: State) -> None:
 
 def _add_to_build(state: State, kernel: Kernel) -> None:
     """Hands a kernel to the printer and the compiler, where they run beside the planning."""
-    if state.build is not None and not _interpreted(state, kernel):
+    if state.build is not None:
         with contextlib.suppress(NotImplementedError):  # raised when it turns out to be needed
             state.build.add(kernel)
 
 
+def _tier(state: State) -> None:
+    """Chooses the launches that run until the others' kernels are compiled."""
+    state.later = None
+    if _policy(state) == "wait" or _ready(list(_kernels_of(state.schedule).values())):
+        return
+    with importing:
+        from flambeau.compiler.baseline.split import split
+
+    state.later, state.schedule = state.schedule, split(state.schedule)
+
+
+def _policy(state: State) -> str:
+    """When kernels of this program are compiled (`tiers.policy`)."""
+    if _device(state) != "cpu":
+        return "wait"
+    return "never" if _forced() else tiers.policy(state.choose is not None)
+
+
+def _forced() -> bool:
+    """Whether a test asks for the baseline, whatever a cache has."""
+    return bool(settings.get("TIER") != "compiled")
+
+
+def _ready(kernels: list[Kernel]) -> bool:
+    """Whether kernels may run as machine code that exists."""
+    with importing:
+        from flambeau.compiler import codegen
+
+    return not _forced() and codegen.present(kernels) is not None
+
+
+def _kernels_of(schedule: Schedule) -> dict[str, Kernel]:
+    """The distinct kernels of a schedule, by text."""
+    return {x.kernel.text(): x.kernel for x in schedule.launches if x.kernel is not None}
+
+
 def _print(state: State) -> None:
-    launches = state.schedule.launches
-    state.kernels = {x.kernel.text(): x.kernel for x in launches if x.kernel is not None}
+    state.kernels = _kernels_of(state.schedule)
     for kernel in state.kernels.values():
         _add_to_build(state, kernel)
 
 
-def _interpreted(state: State, kernel: Kernel) -> bool:
-    """Whether a kernel runs on the baseline tier."""
-    if settings.get("TIER") == "compiled" or _device(state) != "cpu" or kernel.form == "template":
-        return False
+def _compile(state: State) -> None:
+    compiled = []
+    for text, kernel in state.kernels.items():
+        program = None if state.later is None else _program(state, kernel)
+        if program is None:
+            compiled.append(kernel)
+        else:
+            state.programs[text] = program
+    if compiled:
+        _compile_kernels(state, compiled)
+
+
+def _program(state: State, kernel: Kernel) -> BlockProgram | None:
+    """The block program of a kernel; None: it is compiled, or has to be.
+
+    Raises:
+        NotImplementedError: there is neither machine code nor a program, and no compiler to ask.
+    """
     with importing:
         from flambeau.compiler import baseline
 
-    return baseline.chosen(kernel)
+    if _ready([kernel]) or not baseline.chosen(kernel):
+        return None
+    asks = _forced() or _policy(state) != "never"
+    if kernel.form == "template":
+        if asks:
+            return None
+        problem = f"no {kernel.template!r} came with the package: {dict(kernel.settings)}"
+        raise failure(NotImplementedError, "compile", problem, "set FLAMBEAU_COMPILER=background")
+    try:
+        return baseline.program_of(kernel)
+    except NotImplementedError:
+        if asks:
+            return None
+        raise
 
 
-def _compile(state: State) -> None:
-    compiled = {}
-    for text, kernel in state.kernels.items():
-        if _interpreted(state, kernel):
-            with importing:
-                from flambeau.compiler.baseline.lower import block_program
-
-            state.programs[text] = block_program(kernel)
-        else:
-            compiled[text] = kernel
-    if not compiled:
-        return
+def _compile_kernels(state: State, kernels: list[Kernel]) -> None:
     build = targets.builder(_device(state))
     begun = () if state.build is None else (state.build,)
-    handles = build(list(compiled.values()), *begun)
+    handles = build(kernels, *begun)
     state.build = None
-    for text, handle in zip(compiled, handles, strict=True):
-        state.addresses[text] = handle.address
-        state.symbols[text] = handle.name
+    for kernel, handle in zip(kernels, handles, strict=True):
+        state.addresses[kernel.text()] = handle.address
+        state.symbols[kernel.text()] = handle.name
     state.keepalive.extend(handle.keepalive for handle in handles)
 
 
 def _assemble(state: State) -> None:
-    state.execution = build_execution(
-        state.schedule, state.graph.symbols, state.registers, state.addresses, state.programs,
-        state.keepalive,
-    )  # fmt: skip
+    execution = _executed(state, state.schedule, state.addresses, state.programs, state.keepalive)
+    if state.later is not None and _policy(state) == "background":
+        execution = execution._replace(pending=_pending(state, state.later))
+    state.execution = execution
+
+
+def _executed(
+    state: State,
+    schedule: Schedule,
+    addresses: Mapping[str, int],
+    programs: Mapping[str, BlockProgram],
+    keepalive: list[Any],
+) -> Execution:
+    names, registers = state.graph.symbols, state.registers
+    return build_execution(schedule, names, registers, addresses, programs, keepalive)
+
+
+def _pending(state: State, later: Schedule) -> tiers.Pending:
+    """What makes the code that takes the baseline's place."""
+    kernels = _kernels_of(later)
+
+    def assemble() -> Execution | None:
+        with importing:
+            from flambeau.compiler import codegen
+
+        handles = codegen.present(list(kernels.values()))
+        if handles is None:
+            return None
+        addresses = dict(zip(kernels, [handle.address for handle in handles]))
+        return _executed(state, later, addresses, {}, [handle.keepalive for handle in handles])
+
+    return tiers.Pending(list(kernels.values()), assemble)
 
 
 def _device(state: State) -> str:
@@ -260,6 +344,7 @@ STAGES = (
     Stage("cluster", _cluster, lambda state: state.clustering.text()),
     Stage("order", _order, lambda state: order_text(state.clusters)),
     Stage("lower", _lower, _schedule_text),
+    Stage("tier", _tier, _schedule_text),
     Stage("print", _print, _c_text),
     Stage("compile", _compile, _compiled_text),
     Stage("assemble", _assemble, _execution_text),
@@ -319,26 +404,45 @@ def compile_graph(
     return _compiled(graph, registers, choose).execution
 
 
+class Portable(NamedTuple):
+    """What other processes need to run a program.
+
+    Attributes:
+        execution: kernels by number instead of address.
+        kernels: their keys in the cache's levels.
+        baseline: what runs until these kernels are compiled, its own by number, too; or None.
+        contents: the kernels of `execution` as bytes, if there is a baseline.
+    """
+
+    execution: Execution
+    kernels: list[tuple[str, ...]]
+    baseline: Execution | None = None
+    contents: tuple[bytes, ...] = ()
+
+
 def compile_portable(
     graph: Graph, registers: int | None = None, choose: Choose | None = None
-) -> tuple[Execution, Execution, list[tuple[str, ...]]]:
-    """Compiles a graph, for this process and for others.
-
-    Returns:
-        The execution; the same with kernels by number instead of address; the kernels' keys in
-        the cache's levels.
-    """
+) -> tuple[Execution, Portable]:
+    """Compiles a graph, for this process and for others."""
     state = _compiled(graph, registers, choose)
-    compiled = [kernel for text, kernel in state.kernels.items() if text in state.addresses]
-    numbers = {kernel.text(): number for number, kernel in enumerate(compiled)}
-    scheduled = state.schedule.launches
-    kernels = [None if x.kernel is None else numbers.get(x.kernel.text()) for x in scheduled]
-    launches = [
-        launch._replace(kernel=kernel)
-        for launch, kernel in zip(state.execution.launches, kernels, strict=True)
-    ]
-    portable = state.execution._replace(launches=launches, keepalive=())
-    return state.execution, portable, _keys(compiled)
+    kernels = {text: kernel for text, kernel in state.kernels.items() if text in state.addresses}
+    later = {} if state.later is None else _kernels_of(state.later)
+    kernels.update(later)
+    numbers = {text: number for number, text in enumerate(kernels)}
+    keys = _keys(list(kernels.values()))
+    if state.later is None:
+        return state.execution, Portable(_executed(state, state.schedule, numbers, {}, []), keys)
+    with importing:
+        from flambeau.ir import kernel_bytes
+
+    own = {text: number for text, number in numbers.items() if text in state.addresses}
+    portable = Portable(
+        _executed(state, state.later, numbers, {}, []),
+        keys,
+        _executed(state, state.schedule, own, state.programs, []),
+        tuple([kernel_bytes.dumps(kernel) for kernel in later.values()]),
+    )
+    return state.execution, portable
 
 
 def _keys(kernels: list[Kernel]) -> list[tuple[str, ...]]:
@@ -370,7 +474,8 @@ def _compiled(graph: Graph, registers: int | None, choose: Choose | None) -> Sta
     """The state after all stages, which `debug` shows."""
     state = State(graph, registers, choose)
     listed = STAGES if choose is None else _TUNED_STAGES
-    build = state.build = targets.begin(_device(state))
+    waits = _policy(state) == "wait"
+    build = state.build = targets.begin(_device(state)) if waits else None
     try:
         if not debug.watchers and not debug.level():
             with collection.paused():

@@ -170,6 +170,7 @@ VERIFIERS: dict[str, Callable[[State], None]] = {
     "cluster": _clustered,
     "order": _ordered,
     "lower": _lowered,
+    "tier": _lowered,
     "print": _printed,
     "compile": _compiled,
     "assemble": _assembled,

@@ -131,10 +131,12 @@ class _Traced:
         graph, registers, choose = self.result.graph, self.result.registers, self._choose()
         if self.name is None:
             return pipeline.compile_graph(graph, registers, choose)
-        execution, portable, keys = pipeline.compile_portable(graph, registers, choose)
-        kernels = stored.places_of(keys)
-        if kernels is not None:
-            self._save(portable, kernels)
+        execution, portable = pipeline.compile_portable(graph, registers, choose)
+        if portable.baseline is not None:
+            kernels = stored.unplaced(portable.kernels)
+            self._save(portable.execution, kernels, portable.baseline, portable.contents)
+        elif (placed := stored.places_of(portable.kernels)) is not None:
+            self._save(portable.execution, placed)
         return execution
 
     def _choose(self) -> Any:
@@ -152,7 +154,13 @@ class _Traced:
         if not self.saved:
             self._save(None, ())
 
-    def _save(self, execution: Execution | None, kernels: Sequence[tuple[Any, ...]]) -> None:
+    def _save(
+        self,
+        execution: Execution | None,
+        kernels: Sequence[tuple[Any, ...]],
+        baseline: Execution | None = None,
+        contents: Sequence[bytes] = (),
+    ) -> None:
         result, name = self.result, self.name
         if name is None or self.budget.used >= MAX_STORED:
             return
@@ -161,7 +169,9 @@ class _Traced:
         if mark is None or spec is None:
             return
         self.budget.used += 1
-        plan = stored.StoredPlan(self.numbers, spec, result.registers, mark, execution, kernels)
+        plan = stored.StoredPlan(
+            self.numbers, spec, result.registers, mark, execution, kernels, baseline, contents
+        )
         stored.save(name, plan)
 
 

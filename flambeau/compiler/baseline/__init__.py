@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING
 
 from flambeau import _core
 from flambeau.compiler.targets import current
+from flambeau.ir.lock import importing, memo
 from flambeau.runtime import settings
 
 if TYPE_CHECKING:
     from flambeau.ir.kernel import Kernel
+    from flambeau.ir.plan import BlockProgram
+
+_programs: dict[str, BlockProgram] = memo()
 
 DIRECTORY = os.path.join(
     os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)))), "_baseline"
@@ -44,9 +48,24 @@ def load() -> None:
 
 
 def chosen(kernel: Kernel) -> bool:
-    """Whether a kernel runs as a block program: FLAMBEAU_TIER says so."""
-    tier = settings.get("TIER")
-    return tier == "baseline" or (tier == "random" and hash(kernel.text()) % 2 == 0)
+    """Whether a test lets a kernel run as a block program."""
+    return settings.get("TIER") != "random" or hash(kernel.text()) % 2 == 0
 
 
-__all__ = ["DIRECTORY", "available", "chosen", "library", "load"]
+def program_of(kernel: Kernel) -> BlockProgram:
+    """The block program of a kernel, made once.
+
+    Raises:
+        NotImplementedError: a value has no block function.
+    """
+    text = kernel.text()
+    program = _programs.get(text)
+    if program is None:
+        with importing:
+            from flambeau.compiler.baseline.lower import block_program
+
+        program = _programs[text] = block_program(kernel)
+    return program
+
+
+__all__ = ["DIRECTORY", "available", "chosen", "library", "load", "program_of"]
