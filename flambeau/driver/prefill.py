@@ -43,7 +43,7 @@ from flambeau.ir.dtypes import PUBLIC as TORCH_DTYPE
 if TYPE_CHECKING:
     from flambeau.ir.kernel import Kernel
 
-OPERATORS = False  # whether kernels of operators are filled in beside the templates' variants
+OPERATORS = True  # whether kernels of operators are filled in beside the templates' variants
 BUNDLE = 40  # kernels in one translation unit
 FIRST = "f32"
 RARE_SAMPLES = 2  # of an operator that is not on the short list, or in another dtype

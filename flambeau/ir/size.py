@@ -25,6 +25,7 @@ from flambeau.ir.size_core import (
     from_terms,
     is_non_negative,
     is_positive,
+    least_of,
     lower_bound,
     maximum,
     minimum,
@@ -281,7 +282,9 @@ def at_least(size: Size, limit: Size) -> Size:
 
 def only_if(flag: Size, size: Size) -> Size:
     """The size where the flag is set, else 0."""
-    return minimum(size, mul(flag, ENDLESS))
+    if isinstance(flag, int):
+        return size if flag else 0
+    return 0 if size == 0 else least_of(size, mul(flag, ENDLESS))
 
 
 def choose(flag: Size, if_set: Size, otherwise: Size) -> Size:

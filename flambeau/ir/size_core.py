@@ -578,6 +578,17 @@ def maximum(*sizes: Size) -> Size:
     return _extreme("max", sizes)
 
 
+def least_of(*sizes: Size) -> Size:
+    """The minimum of sizes none of which is known to be the least: nothing is proven, which takes
+    long for polynomials."""
+    operands: dict[Size, None] = {}
+    for size in sizes:
+        same = isinstance(size, SizeExpr) and size.kind == "min"
+        operands |= dict.fromkeys(size.operands if same and isinstance(size, SizeExpr) else (size,))
+    first = next(iter(operands))
+    return first if len(operands) == 1 else _opaque("min", tuple(sorted(operands, key=_key)))
+
+
 def _extreme(kind: Literal["min", "max"], sizes: Iterable[Size]) -> Size:
     extremes: list[Size] = []
     for size in sizes:
