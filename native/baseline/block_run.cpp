@@ -264,7 +264,32 @@ void integers(Run* run, const BlockInstruction& i, Operation operation) {
   for (int64_t j = 0; j < count; ++j) to[j] = operation(a[j], b[j]);
 }
 
-// Divisions only ever see operands that are not negative; a block of nothing may hold anything.
+// Quotients or remainders. Positions mostly grow by less than the divisor, which takes no division.
+// Operands are not negative; a block of nothing may hold anything.
+template <bool kQuotient>
+void divide(Run* run, const BlockInstruction& i) {
+  const auto* a = reinterpret_cast<const int64_t*>(run->at[i.a]);
+  const auto* b = reinterpret_cast<const int64_t*>(run->at[i.b]);
+  auto* to = reinterpret_cast<int64_t*>(run->fresh(i.dst));
+  const int64_t count = run->counts[i.level];
+  int64_t divisor = 0, last = 0, quotient = 0, rest = 0;
+  for (int64_t j = 0; j < count; ++j) {
+    const int64_t moved = rest + (a[j] - last);
+    if (b[j] == divisor && moved >= 0 && moved < divisor) {
+      rest = moved;
+    } else if (b[j] == divisor && moved >= divisor && moved - divisor < divisor) {
+      rest = moved - divisor;
+      ++quotient;
+    } else {
+      divisor = b[j];
+      quotient = divisor > 0 ? a[j] / divisor : 0;
+      rest = divisor > 0 ? a[j] % divisor : 0;
+    }
+    last = a[j];
+    to[j] = kQuotient ? quotient : rest;
+  }
+}
+
 void integer(Run* run, const BlockInstruction& i) {
   using I = int64_t;
   switch (static_cast<SizeOp>(i.x[0])) {
@@ -275,9 +300,9 @@ void integer(Run* run, const BlockInstruction& i) {
     case SizeOp::Mul:
       return integers(run, i, [](I a, I b) { return a * b; });
     case SizeOp::FloorDiv:
-      return integers(run, i, [](I a, I b) { return b > 0 ? a / b : 0; });
+      return divide<true>(run, i);
     case SizeOp::Mod:
-      return integers(run, i, [](I a, I b) { return b > 0 ? a % b : 0; });
+      return divide<false>(run, i);
     case SizeOp::Min:
       return integers(run, i, [](I a, I b) { return a < b ? a : b; });
     default:

@@ -4,8 +4,8 @@ A value is computed where its operands are: in the prologue (numbers and constan
 loop of a statement (what is the same for a whole block of rows or of columns), or in its body. An
 operand that varies along fewer axes than the result is expanded, once, where it is computed.
 
-A block's axis w is r. Its axis s is the last row axis of a map or row kernel, if every index is
-affine in it, and k of a column or scan kernel.
+A block's axis w is r. Its axis s is the last row axis of a map or row kernel, if no extent depends
+on it, and k of a column or scan kernel.
 """
 
 from __future__ import annotations
@@ -383,6 +383,15 @@ class _Lowering:
         return self._integer(expression, values, level, home)
 
     def _integer(self, expression: Size, values: dict[str, int], level: int, home: str) -> int:
+        """A register of an expression's values, computed once."""
+        key = ("integer", expression, level, home, tuple(values.items()))
+        known = self._known(key)
+        if known is None:
+            register = self._computed(expression, values, level, home)
+            known = self._remember(key, _Place(register, level, home))
+        return known.register
+
+    def _computed(self, expression: Size, values: dict[str, int], level: int, home: str) -> int:
         free = sizes.free_symbols(expression)
         strides = self._strides(expression) if free.isdisjoint(values) else None
         if strides is not None:
@@ -650,33 +659,15 @@ def _release(
 
 
 def _spans(kernel: Kernel) -> bool:
-    """Whether a block may have several rows: every index is affine in the last row axis."""
+    """Whether a block may have several rows: no extent depends on the last row axis."""
     if not kernel.rows:
         return False
-    axis = f"p{len(kernel.rows) - 1}"
-    others = [kernel.inner, kernel.reduce]
-    indices: list[Size] = []
+    extents = [kernel.inner, kernel.reduce]
     for node in topological(kernel.roots()):
-        expression = k.value_expression(node)
-        if expression is not None:
-            indices.append(expression)
         if k.CHECK_INDEX.matches(node):
-            others.append(node.attribute("size"))
-    indices += [index for statement in kernel.body for _, index, _ in statement.stores]
-    if any(axis in sizes.free_symbols(size) for size in others):
-        return False
-    names = (axis, "r")
-    return all(axis not in sizes.free_symbols(i) or _affine_apart(i, names) for i in indices)
-
-
-def _affine_apart(index: Size, names: tuple[str, ...]) -> bool:
-    """Whether the terms with these names are affine in them."""
-    inside = {
-        monomial: number
-        for monomial, number in terms_of(index).items()
-        if any(not sizes.free_symbols(atom).isdisjoint(names) for atom in monomial)
-    }
-    return sizes.affine_in(from_terms(inside), names) is not None
+            extents.append(node.attribute("size"))
+    axis = f"p{len(kernel.rows) - 1}"
+    return all(axis not in sizes.free_symbols(extent) for extent in extents)
 
 
 def _function(kind: str, dtype: str) -> str:
