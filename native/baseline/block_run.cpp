@@ -11,8 +11,9 @@ constexpr int64_t kMapChunk = 8192;  // as ir/kernel.py has them
 constexpr int64_t kColumnBlock = 64;
 constexpr int64_t kTileBlock = 64;
 constexpr int64_t kTileRows = 16;  // of a block of a transposing map: whole cache lines
-constexpr int64_t kMaskBytes = 4;  // of a mask in a register
-constexpr int64_t kNarrow = 16;    // equal elements of a narrow value
+constexpr int64_t kMostKept = int64_t{1} << 40;  // elements: more than there is memory for
+constexpr int64_t kMaskBytes = 4;                // of a mask in a register
+constexpr int64_t kNarrow = 16;                  // equal elements of a narrow value
 
 struct Run {
   const BlockProgram& program;
@@ -237,6 +238,14 @@ char* direct(const Run& run, const BlockInstruction& i) {
   return window.single() && window.contiguous() ? window.base : nullptr;
 }
 
+// A block of nothing may hold anything: what is computed of it may overflow.
+int64_t wrapping_add(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+int64_t wrapping_mul(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
+
 void fill_index(Run* run, const BlockInstruction& i) {
   char* const operands[] = {run->own(i.dst), i.a < 0 ? nullptr : run->at[i.a]};
   const int64_t along_s = run->size(i.x[2]), along_w = run->size(i.x[3]);
@@ -252,7 +261,7 @@ void add_index(Run* run, const BlockInstruction& i) {
   const auto* b = reinterpret_cast<const int64_t*>(run->at[i.b]);
   auto* to = reinterpret_cast<int64_t*>(run->fresh(i.dst));
   const int64_t factor = run->size(i.x[1]), count = run->counts[i.level];
-  for (int64_t j = 0; j < count; ++j) to[j] = a[j] + b[j] * factor;
+  for (int64_t j = 0; j < count; ++j) to[j] = wrapping_add(a[j], wrapping_mul(b[j], factor));
 }
 
 template <typename Operation>
@@ -274,7 +283,7 @@ void divide(Run* run, const BlockInstruction& i) {
   const int64_t count = run->counts[i.level];
   int64_t divisor = 0, last = 0, quotient = 0, rest = 0;
   for (int64_t j = 0; j < count; ++j) {
-    const int64_t moved = rest + (a[j] - last);
+    const int64_t moved = wrapping_add(rest, wrapping_add(a[j], wrapping_mul(last, -1)));
     if (b[j] == divisor && moved >= 0 && moved < divisor) {
       rest = moved;
     } else if (b[j] == divisor && moved >= divisor && moved - divisor < divisor) {
@@ -294,11 +303,11 @@ void integer(Run* run, const BlockInstruction& i) {
   using I = int64_t;
   switch (static_cast<SizeOp>(i.x[0])) {
     case SizeOp::Add:
-      return integers(run, i, [](I a, I b) { return a + b; });
+      return integers(run, i, [](I a, I b) { return wrapping_add(a, b); });
     case SizeOp::Sub:
-      return integers(run, i, [](I a, I b) { return a - b; });
+      return integers(run, i, [](I a, I b) { return wrapping_add(a, wrapping_mul(b, -1)); });
     case SizeOp::Mul:
-      return integers(run, i, [](I a, I b) { return a * b; });
+      return integers(run, i, [](I a, I b) { return wrapping_mul(a, b); });
     case SizeOp::FloorDiv:
       return divide<true>(run, i);
     case SizeOp::Mod:
@@ -481,6 +490,7 @@ void conclude(Run* run, const BlockStatement& statement, int64_t extent) {
 
 // Statements of a map or row kernel for `rows` rows, r in [first, inner).
 void run_rows(Run* run, int64_t rows, int64_t first, int64_t inner, int64_t most) {
+  if (run->kept_elements > 0 && inner > run->kept_elements) return;  // none of lower.py's programs
   const int64_t widest = std::clamp<int64_t>(inner - first, 0, most);
   for (const BlockStatement& statement : run->program.statements) {
     run->w0 = first;
@@ -634,7 +644,7 @@ int64_t BlockProgram::kept_elements(const int64_t* n) const {
     std::vector<int64_t> registers(static_cast<size_t>(code.registers()));
     std::copy(n, n + sizes, registers.begin());
     run_sizes(code, registers.data(), 0, static_cast<size_t>(fixed));
-    longest = std::max<int64_t>(registers[inner], kBlock);
+    longest = std::clamp(registers[inner], kBlock, kMostKept);
   }
   return (longest + 63) / 64 * 64;
 }
@@ -665,7 +675,10 @@ void run_block_program(char* const* p, const int64_t* n, const Scalar* x, int64_
     return run_rows(&run, 1, begin * kMapChunk, inner, kBlock);
   }
   Rows rows;
-  for (int32_t extent : program.rows) rows.add(run.sizes[extent]);
+  for (int32_t extent : program.rows) {
+    if (run.sizes[extent] <= 0) return;
+    rows.add(run.sizes[extent]);
+  }
   if (across) rows.add((run.sizes[program.inner] + kColumnBlock - 1) / kColumnBlock);
   if (program.tiled) {
     int64_t& height = rows.extents[rows.count - 1];

@@ -1,6 +1,7 @@
 // Range checks of a plan: every register, slot and position in it, before anything runs by it.
 #include "plan/plan_check.h"
 
+#include "baseline/block_program.h"
 #include "call/op_internal.h"
 
 namespace fb {
@@ -121,6 +122,12 @@ bool check_buffer(const Plan* plan, const BufferSpec& buffer, int64_t registers,
   return lives || bad_spec("temporary", "first and last launch");
 }
 
+bool takes_arguments(const BlockProgram& program, const Launch& launch) {
+  return program.parameters.size() == launch.buffers.size() &&
+         static_cast<size_t>(program.sizes) == launch.sizes.size() &&
+         static_cast<size_t>(program.scalars) == launch.scalars.size();
+}
+
 bool check_launch(const Plan* plan, const Launch& launch, const std::vector<BufferSpec>& buffers,
                   int64_t registers) {
   const size_t count = launch.buffers.size();
@@ -137,6 +144,9 @@ bool check_launch(const Plan* plan, const Launch& launch, const std::vector<Buff
     return bad_spec("launch", "traffic");
   }
   if (launch.kernel && launch.chunks < 0) return bad_spec("launch", "a kernel needs chunks");
+  if (launch.program && !takes_arguments(*launch.program, launch)) {
+    return bad_spec("launch", "arguments of a block program");
+  }
   for (const ScalarSource& s : launch.scalars) {
     if (s.kind == ScalarSource::Argument && !check_registers({s.index}, plan->numbers)) {
       return false;
