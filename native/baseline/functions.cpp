@@ -27,6 +27,12 @@ const void* find(std::string_view name) {
   return table.empty() ? nullptr : table[slot_of(table, name)].address;
 }
 
+// The interface of a library, its table's first entry; -1: it has none.
+int64_t interface_of(const Entry* entries) {
+  const bool stated = entries->name && std::string_view(entries->name) == "interface";
+  return stated ? *static_cast<const int64_t*>(entries->address) : -1;
+}
+
 bool fail(const char* path, const char* reason) {
   PyErr_Format(PyExc_RuntimeError,
                "[baseline] cannot load the block functions %s: %s\n"
@@ -69,6 +75,11 @@ bool load_block_functions(const char* path) {
     dlclose(handle);
     return fail(path, "it has no table");
   }
+  if (interface_of(entries) != kBlockInterface) {
+    dlclose(handle);
+    return fail(path, "they were built for another version of the core");
+  }
+  ++entries;
   size_t count = 0, size = 16;
   while (entries[count].name) ++count;
   while (size < 2 * count) size *= 2;

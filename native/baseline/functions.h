@@ -13,6 +13,10 @@ namespace fb {
 // p: result, then operands; n[0]: elements.
 using BlockFunction = void (*)(char* const* p, const int64_t* n);
 
+// The interface of block functions: a change of names, operands or numbers raises it here and in
+// flambeau/compiler/baseline/functions.py. Another core's libraries are not loaded.
+constexpr int64_t kBlockInterface = 1;
+
 // Loads a library and replaces the table by its functions. False + exception. Needs the GIL.
 bool load_block_functions(const char* path);
 // The function of a name; null if no loaded library has it.

@@ -15,7 +15,7 @@ from kernel_reference import N0, R, decode, encode, reduce_canonical, run, scan
 
 import flambeau as torch
 from flambeau import _core
-from flambeau.compiler import baseline, codegen, targets
+from flambeau.compiler import baseline, codegen, targets, toolchain
 from flambeau.compiler.baseline import functions, reductions
 from flambeau.ir import kernel as K
 from flambeau.ir.dtypes import MEMORY, MINIFLOATS
@@ -462,3 +462,25 @@ def test_a_library_without_a_table_is_refused(tmp_path):
         _core.load_block_functions(_core.__file__)
     baseline.load()
     assert "add f32,f32>f32" in _core.block_function_names()
+
+
+def test_a_library_of_another_interface_is_refused(tmp_path, monkeypatch):
+    """A core of another version would call its functions with other operands."""
+
+    def built(interface):
+        monkeypatch.setattr(functions, "INTERFACE", interface)
+        path = tmp_path / f"{interface}.so"
+        toolchain.find().compile(functions.table([]), targets.TARGETS["generic"], path)
+        return str(path)
+
+    same, later = built(functions.INTERFACE), built(functions.INTERFACE + 1)
+    baseline.load()
+    names = _core.block_function_names()
+    with pytest.raises(RuntimeError, match=r"another version of the core\nhint: run `./go build`"):
+        _core.load_block_functions(later)
+    assert _core.block_function_names() == names
+    try:
+        _core.load_block_functions(same)
+        assert _core.block_function_names() == []
+    finally:
+        _core.load_block_functions(baseline.library())

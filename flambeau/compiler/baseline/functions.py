@@ -22,9 +22,11 @@ from flambeau.compiler.codegen.c.template import SUFFIX, Template, Value, helper
 from flambeau.compiler.targets import Target
 from flambeau.ir.dtypes import ITEM_SIZE, NAMES
 from flambeau.ir.kernel import reduced
+from flambeau.ir.lock import importing
 from flambeau.ir.spelling import FEW, MANY, SPELLINGS, spelling_of
 from flambeau.prims.record import PRIMITIVES
 
+INTERFACE = 1  # raised, with kBlockInterface of the core, when names, operands or numbers change
 MASK_BITS = 32  # of bools in blocks
 WIDTHS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "u128"}
 MOVES = (
@@ -241,7 +243,8 @@ def _merged(pieces: Iterable[Piece]) -> list[Piece]:
 
 def pieces(target: Target) -> list[Piece]:
     """Everything in the library of a target."""
-    from flambeau.compiler.baseline.reductions import reductions
+    with importing:
+        from flambeau.compiler.baseline.reductions import reductions
 
     pointwise = (_function(signature, target) for signature in signatures())
     merged = _merged(itertools.chain(pointwise, _conversions(target)))
@@ -267,6 +270,7 @@ def table(parts: Sequence[Piece]) -> str:
         "functions": list(dict.fromkeys(symbol for _, symbol in functions)),
         "constants": [symbol for _, symbol in constants],
         "entries": [*functions, *constants],
+        "interface": INTERFACE,
     }
     return library.head(frozenset()) + sections("functions")["table"].render(names)
 
