@@ -429,14 +429,14 @@ struct Plan {  // one class of calls; immutable but for its code
   ReturnKind returns = ReturnKind::Single;
   PyObject* return_type = nullptr;  // structseq type
   std::unique_ptr<BackwardSpec> backward;
-  PlanCode* code = nullptr;      // owned: null until it is compiled
-  PyObject* spec = nullptr;      // owned: the PlanSpec it was read from
-  PyObject* compile = nullptr;   // owned: () -> Execution, called before the first run
-  PyObject* graph = nullptr;     // owned: the Python Graph, or what traces it
-  PyObject* origin = nullptr;    // owned: what Python knows of it, which goes with it
-  PyObject* call = nullptr;      // owned: whose call it is of, for the names of its nodes
-  PyObject* view = nullptr;      // owned: how Python sees its nodes, see node_view.cpp
-  PlanCache* cache = nullptr;    // what leads to its Instances
+  PlanCode* code = nullptr;        // owned: null until it is compiled
+  PyObject* spec = nullptr;        // owned: the PlanSpec it was read from
+  PyObject* compile = nullptr;     // owned: () -> Execution, called before the first run
+  PyObject* graph = nullptr;       // owned: the Python Graph, or what traces it
+  PyObject* origin = nullptr;      // owned: what Python knows of it, which goes with it
+  PyObject* call = nullptr;        // owned: whose call it is of, for the names of its nodes
+  PyObject* view = nullptr;        // owned: how Python sees its nodes, see node_view.cpp
+  PlanCache* cache = nullptr;      // what leads to its Instances
   std::vector<IndexCheck> checks;  // bounds of index arguments' data; `faults`: other errors
   bool faults = false;
   std::vector<IndexBound> bounds;

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from tools import line_counts
 
-CORE_LINES = 41_260  # aim: 34,000. It may only fall: 38,250 before the baseline tier.
+# Aim: 34,000. It may only fall. 38,250 before the tiers: a policy and a worker process that
+# compiles in the background, kernels as bytes, prebuilt kernels for every target, plans of both
+# tiers. The baseline tier itself is a new part and has a number of its own.
+CORE_LINES = 39_600
+BASELINE_LINES = 2_000
 TOLERANCE = 0.03  # of the numbers on the page
 
 
@@ -17,5 +21,10 @@ def test_the_page_states_the_sizes() -> None:
 
 
 def test_the_core_only_falls() -> None:
-    count = line_counts.lines(line_counts.CORE, (".py",))
+    count = line_counts.lines(line_counts.CORE, (".py",), line_counts.BASELINE)
     assert count <= CORE_LINES, count
+
+
+def test_the_baseline_tier_stays_small() -> None:
+    count = line_counts.lines(line_counts.BASELINE, (".py",))
+    assert count <= BASELINE_LINES, count

@@ -20,9 +20,11 @@ CORE = tuple(
         "autograd/transforms",
     )
 )  # fmt: skip
+BASELINE = ("flambeau/compiler/baseline",)  # a part of its own, counted apart from the core
 MARKED = re.compile(r"(<!-- lines:begin -->\n).*?(<!-- lines:end -->)", re.DOTALL)
-PARTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name: folders, endings
-    "core: from the call of an operator to its kernels": (CORE, (".py",)),
+PARTS: dict[str, tuple[tuple[str, ...], ...]] = {  # name: folders, endings, what is left out
+    "core: from the call of an operator to its kernels": (CORE, (".py",), BASELINE),
+    "baseline tier: kernels as block programs": (BASELINE, (".py",)),
     "operators (`ops`)": (("flambeau/ops",), (".py",)),
     "layers (`nn`)": (("flambeau/nn",), (".py",)),
     "the whole package": (("flambeau",), (".py",)),
@@ -32,11 +34,18 @@ PARTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # name: folders, 
 }
 
 
-def lines(folders: Iterable[str], endings: tuple[str, ...]) -> int:
-    """Returns the lines of the files below some folders, comments and blank lines included."""
+def lines(folders: Iterable[str], endings: tuple[str, ...], without: Iterable[str] = ()) -> int:
+    """Returns the lines of the files below some folders, comments and blank lines included.
+
+    Args:
+        folders: the folders, from the root of the repository.
+        endings: of the files' names.
+        without: folders below those that do not count.
+    """
     files = [path for folder in folders for path in (ROOT / folder).rglob("*")]
     sources = [x for x in files if x.name.endswith(endings) and "_kernels" not in x.parts]
-    return sum(path.read_bytes().count(b"\n") for path in sources)
+    count = sum(path.read_bytes().count(b"\n") for path in sources)
+    return count - sum(lines((folder,), endings) for folder in without)
 
 
 def counts() -> dict[str, int]:

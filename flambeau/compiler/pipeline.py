@@ -149,7 +149,7 @@ def _policy(state: State) -> str:
 
 
 def _forced() -> bool:
-    """Whether a test asks for the baseline, whatever a cache has."""
+    """Whether a test requires the baseline, whatever a cache has."""
     return bool(settings.get("TIER") != "compiled")
 
 
@@ -239,7 +239,7 @@ def _executed(
 
 
 def _pending(state: State, later: Schedule) -> tiers.Pending:
-    """What makes the code that takes the baseline's place."""
+    """The kernels, and the function that assembles the code, that replace the baseline's."""
     kernels = _kernels_of(later)
 
     def assemble() -> Execution | None:
@@ -405,7 +405,7 @@ def compile_graph(
 
 
 class Portable(NamedTuple):
-    """What other processes need to run a program.
+    """A program for other processes.
 
     Attributes:
         execution: kernels by number instead of address.

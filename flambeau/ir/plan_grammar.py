@@ -12,8 +12,8 @@
     execution   := "execution:"  instruction*  buffer*  launch*  ("written" slots)?
     buffer      := "buffer" number ":" ( ("input" | "output" | "generator") index
                  | "temporary" register "in launches" first "to" last | "error" kind message )
-    launch      := "launch" number ":" ("kernel" | "program" | routine) name  buffers  offsets  sizes  scalars
-                   registers  packing?
+    launch      := "launch" number ":" ("kernel" | "program" | routine) name  buffers  offsets
+                   sizes  scalars  registers  packing?
 
 A register is `r` and its number; those of an execution follow those of its plan. `verify_plan`
 checks that every register is computed before it is read, that slots and positions exist, and that

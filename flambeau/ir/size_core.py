@@ -11,9 +11,8 @@ integers, polynomials and the four opaque operations shapes need (`//`, `%`, `mi
   integer the symbols may stand for and for which no divisor is 0; a divisor is taken as positive
   only if its lower bound says so. So factors that a dividend and its divisor share are cancelled
   even where one of them may be 0: the quotient has no value there.
-* What a symbol may stand for is part of the symbol: `symbol(name, minimum=m, extent=e)` is an
-  integer in `[m, e)`. Two symbols of one name and different range are different expressions, so
-  make each name once per program.
+* A symbol's range is part of it: `symbol(name, minimum=m, extent=e)` is an integer in `[m, e)`.
+  Two of one name and different range are different expressions: make each name once per program.
 
 The module must not know about graphs, kernels or tensors.
 """
@@ -149,9 +148,8 @@ _SYMBOLS: Table[tuple[str, int, Size | None], SizeExpr] = Table()
 _Memo: TypeAlias = dict[tuple[Size, Size], Size]
 _ADD, _MUL, _FLOORDIV, _MOD = memo(), memo(), memo(), memo()
 _LOWER: dict[SizeExpr, int | None] = memo()
-_MEMO_LIMIT = 1 << 16
 _BY_KEY = attrgetter("key")
-_SEARCH_DEPTH = 6
+_MEMO_LIMIT, _SEARCH_DEPTH = 1 << 16, 6
 
 # --------------------------------------------------------------------------------------------------
 # Construction
@@ -579,35 +577,27 @@ def maximum(*sizes: Size) -> Size:
 
 
 def least_of(*sizes: Size) -> Size:
-    """The minimum of sizes none of which is known to be the least: nothing is proven, which takes
-    long for polynomials."""
-    operands: dict[Size, None] = {}
-    for size in sizes:
-        same = isinstance(size, SizeExpr) and size.kind == "min"
-        operands |= dict.fromkeys(size.operands if same and isinstance(size, SizeExpr) else (size,))
-    first = next(iter(operands))
-    return first if len(operands) == 1 else _opaque("min", tuple(sorted(operands, key=_key)))
+    """Return the minimum without proofs of which is the least: those of polynomials take long."""
+    return _extreme("min", sizes, proves=False)
 
 
-def _extreme(kind: Literal["min", "max"], sizes: Iterable[Size]) -> Size:
+def _extreme(kind: Literal["min", "max"], sizes: Iterable[Size], proves: bool = True) -> Size:
     extremes: list[Size] = []
     for size in sizes:
         same = isinstance(size, SizeExpr) and size.kind == kind
         for operand in size.operands if same and isinstance(size, SizeExpr) else (size,):
-            if any(_at_most(kind, other, operand) for other in extremes):
+            if any(_at_most(kind, other, operand, proves) for other in extremes):
                 continue
-            extremes = [other for other in extremes if not _at_most(kind, operand, other)]
+            extremes = [other for other in extremes if not _at_most(kind, operand, other, proves)]
             extremes.append(operand)
-    if len(extremes) == 1:
-        return extremes[0]
     if not extremes:
         raise ValueError(f"[size] {kind} of no sizes")
-    return _opaque(kind, tuple(sorted(extremes, key=_key)))
+    return extremes[0] if len(extremes) == 1 else _opaque(kind, tuple(sorted(extremes, key=_key)))
 
 
-def _at_most(kind: Literal["min", "max"], a: Size, b: Size) -> bool:
+def _at_most(kind: Literal["min", "max"], a: Size, b: Size, proves: bool) -> bool:
     """Tell whether `a` makes `b` superfluous."""
-    return a == b or is_non_negative(sub(b, a) if kind == "min" else sub(a, b))
+    return a == b or (proves and is_non_negative(sub(b, a) if kind == "min" else sub(a, b)))
 
 
 # --------------------------------------------------------------------------------------------------

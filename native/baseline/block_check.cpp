@@ -1,7 +1,7 @@
-// Checks block programs: every number in them, and that no instruction reads or writes more than a
-// register, a state or a kept vector holds. The names of functions state the bytes of elements;
-// levels state how many elements there are. Where a program is in its buffers follows from sizes,
-// as it does in a kernel, and is not checked here.
+// Checks block programs: every number in them, and that no instruction reads or writes beyond what
+// a register, a state or a resident vector holds. The names of functions state the bytes of
+// elements; levels state how many elements there are. Where a program is in its buffers follows
+// from sizes, as it does in a kernel, and is not checked here.
 #include "baseline/block_check.h"
 
 #include <algorithm>
@@ -139,13 +139,13 @@ class Checker {
   int32_t parameter(const BlockInstruction& i, bool written) const {
     const int32_t number = i.x[0];
     if (number < 0 || static_cast<size_t>(number) >= program_.parameters.size()) return 0;
-    const BlockParameter& found = program_.parameters[static_cast<size_t>(number)];
-    return written && !found.written ? 0 : found.width;
+    const BlockParameter& parameter = program_.parameters[static_cast<size_t>(number)];
+    return written && !parameter.written ? 0 : parameter.width;
   }
   bool size(int32_t number, bool absent) const {
     return (number == -1 && absent) || (number >= 0 && number < program_.code.registers());
   }
-  // Whether a size is known before the row axes are.
+  // Whether a size is computed before the row axes are.
   bool fixed(int32_t number) const {
     const int32_t inputs = program_.code.inputs;
     return number >= 0 &&
@@ -159,10 +159,10 @@ class Checker {
   }
   // Whether a value of this level differs from block to block of a body.
   bool varies(int32_t level) const { return level & (along_rows() ? kAlongW : kAlongS); }
-  int32_t kept(const BlockInstruction& i) const {
+  int32_t resident(const BlockInstruction& i) const {
     if (!along_rows() || i.level != kAlongBoth) return 0;
     const auto number = static_cast<size_t>(i.x[0]);
-    return i.x[0] >= 0 && number < program_.kept.size() ? program_.kept[number] : 0;
+    return i.x[0] >= 0 && number < program_.resident.size() ? program_.resident[number] : 0;
   }
 
   const BlockProgram& program_;
@@ -187,7 +187,7 @@ bool Checker::header() const {
   if (!flat && program_.sizes == 0) return wrong("no number of rows of a chunk");
   const bool tiles = program_.form == BlockForm::Map && !program_.rows.empty();
   if (program_.tiled && !tiles) return wrong("tiles without rows");
-  for (const auto* widths : {&program_.registers, &program_.kept}) {
+  for (const auto* widths : {&program_.registers, &program_.resident}) {
     if (!std::all_of(widths->begin(), widths->end(), is_width)) return wrong("width");
   }
   for (const BlockParameter& parameter : program_.parameters) {
@@ -272,8 +272,8 @@ bool Checker::in_section(Section section, BlockCode code) const {
     case BlockCode::Reduce:
     case BlockCode::Columns:
     case BlockCode::Scan:
-    case BlockCode::Keep:
-    case BlockCode::Kept:
+    case BlockCode::Retain:
+    case BlockCode::Resident:
       return section == Section::Body;
     default:
       return section != Section::Prologue;
@@ -325,11 +325,12 @@ bool Checker::instruction(const BlockInstruction& i) {
              reads(i.a, kIndexWidth, i.level) && result(i, kIndexWidth);
     case BlockCode::Expand:
       return expand(i);
-    case BlockCode::Keep:
-      return i.dst < 0 && reads(i.a, width(i.a), kAlongBoth) && kept(i) != 0 &&
-             converts(i, "encode", width(i.a), kept(i));
-    case BlockCode::Kept:
-      return width(i.dst) != 0 && kept(i) != 0 && converts(i, "decode", width(i.dst), kept(i));
+    case BlockCode::Retain:
+      return i.dst < 0 && reads(i.a, width(i.a), kAlongBoth) && resident(i) != 0 &&
+             converts(i, "encode", width(i.a), resident(i));
+    case BlockCode::Resident:
+      return width(i.dst) != 0 && resident(i) != 0 &&
+             converts(i, "decode", width(i.dst), resident(i));
     case BlockCode::Reduce:
     case BlockCode::Columns:
       return reduction(i);
@@ -381,7 +382,7 @@ bool Checker::load(const BlockInstruction& i) {
   return reads(i.a, kIndexWidth, i.level) && moves(i, masked ? "takeif" : "take", bytes);
 }
 
-// A register may be memory itself where it holds whole blocks: what does not vary in a block of
+// A register may be memory itself where it holds full blocks: what does not vary in a block of
 // one row is read as several equal elements.
 bool Checker::window(const BlockInstruction& i, bool masked, int32_t bytes) const {
   const int32_t offsets = i.x[4] & kSharedOffset ? kAlongNone : kAlongS;

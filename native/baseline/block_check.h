@@ -23,8 +23,8 @@ struct BlockNames {
   std::vector<int32_t> states;                // per state
 };
 
-// Whether a program stays inside its registers, states and kept vectors, whatever its sizes are.
-// False + exception.
+// Whether a program stays inside its registers, states and resident vectors, whatever its sizes
+// are. False + exception.
 bool check_block_program(const BlockProgram& program, const BlockNames& names);
 
 }  // namespace fb

@@ -16,7 +16,7 @@ constexpr int32_t kMostArguments = 1 << 16;
 
 bool wrong(const char* details) { return bad_spec("block program", details); }
 
-// The words of a program, one after the other. What lies beyond the end is 0, and an error.
+// The words of a program, one after the other. A word beyond the end is 0, and an error.
 class Words {
  public:
   Words(const char* bytes, Py_ssize_t count) : bytes_(bytes), left_(count / 4) {}
@@ -122,7 +122,7 @@ bool read_instruction(Words* words, BlockNames* names, BlockInstruction* out) {
 
 int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-void lay_out(BlockProgram* program) {
+void assign_offsets(BlockProgram* program) {
   int64_t at = aligned(8 * program->code.registers());
   program->pointers = at;
   at += aligned(8 * static_cast<int64_t>(program->registers.size()));
@@ -192,7 +192,7 @@ bool read_words(Words* words, BlockNames* names, BlockProgram* program) {
   program->code.inputs = program->sizes + static_cast<int32_t>(program->rows.size());
   read_sizes(words, &program->code);
   read_numbers(words, &program->registers);
-  read_numbers(words, &program->kept);
+  read_numbers(words, &program->resident);
   return read_states(words, names, program) && read_statements(words, names, program) &&
          (words->complete() || wrong("length"));
 }
@@ -202,17 +202,17 @@ bool read_words(Words* words, BlockNames* names, BlockProgram* program) {
 std::shared_ptr<const BlockProgram> read_block_program(PyObject* record) {
   PyObject* names = record_field(record, "functions");
   PyObject* bytes = names ? record_field(record, "words") : nullptr;
-  BlockNames known;
-  if (!bytes || !read_functions(names, &known)) return nullptr;
+  BlockNames table;
+  if (!bytes || !read_functions(names, &table)) return nullptr;
   char* text;
   Py_ssize_t length;
   if (PyBytes_AsStringAndSize(bytes, &text, &length) < 0) return nullptr;
   auto program = std::make_shared<BlockProgram>();
   Words words(text, length);
-  if (!read_words(&words, &known, program.get()) || !check_block_program(*program, known)) {
+  if (!read_words(&words, &table, program.get()) || !check_block_program(*program, table)) {
     return nullptr;
   }
-  lay_out(program.get());
+  assign_offsets(program.get());
   return program;
 }
 

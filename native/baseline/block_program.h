@@ -30,13 +30,13 @@ enum class BlockCode : uint8_t {
   Index,     // dst = x[1] + s x[2] + w x[3] (+ a x[4])
   AddIndex,  // dst = a + b x[1]
   Integer,   // dst = a (x[0]: a SizeOp) b
-  Check,    // dst = a, an index of size x[1]; errors go to buffer x[0], dimension x[2], strict x[3]
-  Expand,   // dst = a, along x[0], along more; x[4]: all that read it are calls
-  Keep,     // vector x[0] = a
-  Kept,     // dst = vector x[0]
-  Reduce,   // dst (s) = a (s, w) reduced along w; state x[0]
-  Columns,  // dst (w) = a (s, w) reduced along s, over all blocks; state x[0]
-  Scan,     // dst = running values of a (and b); state x[0]
+  Check,   // dst = a, an index of size x[1]; errors go to buffer x[0], dimension x[2], strict x[3]
+  Expand,  // dst = a at level x[0], repeated; x[4]: all that read it are calls
+  Retain,  // vector x[0] = a
+  Resident,  // dst = vector x[0]
+  Reduce,    // dst (s) = a (s, w) reduced along w; state x[0]
+  Columns,   // dst (w) = a (s, w) reduced along s, over all blocks; state x[0]
+  Scan,      // dst = running values of a (and b); state x[0]
 };
 constexpr int kBlockCodes = static_cast<int>(BlockCode::Scan) + 1;
 
@@ -56,7 +56,7 @@ struct BlockInstruction {
 
 struct BlockStatement {
   bool once;  // its body is no loop: what it does happens once for every w, or every s
-  int32_t before, body, end;  // where its instructions lie: [before, body) before the loop
+  int32_t before, body, end;  // its instructions: [before, body) before the loop
 };
 
 struct BlockParameter {
@@ -76,25 +76,25 @@ struct BlockProgram {
   bool inner_moves;  // it depends on rows
   std::vector<BlockParameter> parameters;
   std::vector<int32_t> registers;  // bytes of an element
-  std::vector<int32_t> kept;       // bytes of an element
+  std::vector<int32_t> resident;   // vectors that a row retains: bytes of an element
   std::vector<int64_t> states;     // bytes
   std::vector<BlockInstruction> instructions;
   int32_t prologue = 0;  // instructions [0, prologue) do not depend on rows
   std::vector<BlockStatement> statements;
-  // Where the parts of scratch lie: size registers first, then the memory of block registers.
+  // Offsets of the parts of scratch: size registers first, then the memory of block registers.
   std::vector<int64_t> register_offsets, state_offsets;
   int64_t pointers = 0, narrow = 0, staging = 0,
-          fixed_bytes = 0;  // kept vectors begin at `fixed_bytes`
+          fixed_bytes = 0;  // resident vectors begin at `fixed_bytes`
 
-  // Of a worker, for these sizes; and the elements of a kept vector (0: there are none).
+  // Of a worker, for these sizes; and the elements of a resident vector (0: there are none).
   int64_t scratch_bytes(const int64_t* n) const;
-  int64_t kept_elements(const int64_t* n) const;
+  int64_t resident_elements(const int64_t* n) const;
 };
 
 // Reads a BlockProgram of ir/plan.py. Null + exception.
 std::shared_ptr<const BlockProgram> read_block_program(PyObject* record);
-// Runs chunks [begin, end), as a kernel does; its address lies before the sizes, n[-1],
-// and before that the elements of its kept vectors, n[-2].
+// Runs chunks [begin, end), as a kernel does; its address is before the sizes, n[-1],
+// and before that the elements of its resident vectors, n[-2].
 void run_block_program(char* const* p, const int64_t* n, const Scalar* x, int64_t begin,
                        int64_t end, char* scratch);
 

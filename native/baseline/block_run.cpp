@@ -10,10 +10,10 @@ namespace {
 constexpr int64_t kMapChunk = 8192;  // as ir/kernel.py has them
 constexpr int64_t kColumnBlock = 64;
 constexpr int64_t kTileBlock = 64;
-constexpr int64_t kTileRows = 16;  // of a block of a transposing map: whole cache lines
-constexpr int64_t kMostKept = int64_t{1} << 40;  // elements: more than there is memory for
-constexpr int64_t kMaskBytes = 4;                // of a mask in a register
-constexpr int64_t kNarrow = 16;                  // equal elements of a narrow value
+constexpr int64_t kTileRows = 16;  // of a block of a transposing map: full cache lines
+constexpr int64_t kMostResident = int64_t{1} << 40;  // elements; no memory has so many
+constexpr int64_t kMaskBytes = 4;                    // of a mask in a register
+constexpr int64_t kNarrow = 16;                      // equal elements of a narrow value
 
 struct Run {
   const BlockProgram& program;
@@ -23,13 +23,13 @@ struct Run {
   char* scratch;
   int64_t* sizes;   // size registers
   char** at;        // per block register: where its elements are
-  uint8_t* narrow;  // per block register: kNarrow equal elements, for the whole block
+  uint8_t* narrow;  // per block register: kNarrow equal elements, for all of the block
   char* staging;    // a block in memory form
   int64_t s = 1, w = 1, s0 = 0, w0 = 0;  // extents of the block, and its first element
   int64_t counts[4] = {1, 1, 1, 1};      // elements, by level
-  bool whole = false;                    // one block has all of w: reductions need no state
+  bool one_block = false;                // it has all of w: reductions need no state
   bool across = false;                   // a column or scan kernel
-  int64_t kept_elements = 0;             // of a kept vector
+  int64_t resident_elements = 0;         // of a resident vector
 
   char* own(int32_t number) const { return scratch + program.register_offsets[number]; }
   char* state(int32_t number) const { return scratch + program.state_offsets[number]; }
@@ -47,10 +47,10 @@ struct Run {
     counts[kAlongW] = columns;
     counts[kAlongBoth] = rows * columns;
   }
-  char* kept(int32_t number) const {
+  char* resident(int32_t number) const {
     int64_t offset = program.fixed_bytes;
-    for (int32_t i = 0; i < number; ++i) offset += kept_elements * program.kept[i];
-    return scratch + offset + (s == 1 ? w0 : 0) * program.kept[number];
+    for (int32_t i = 0; i < number; ++i) offset += resident_elements * program.resident[i];
+    return scratch + offset + (s == 1 ? w0 : 0) * program.resident[number];
   }
 };
 
@@ -131,7 +131,7 @@ void move_run(BlockFunction function, char* to, char* from, int64_t count, int64
 // Elements of memory, in memory form, side by side at `to`.
 void gather(const Window& window, const BlockInstruction& i, char* to) {
   if (!window.single() && window.row_stride == 1 && !window.contiguous() && !window.offsets) {
-    // Memory runs along s: whole cache lines are read, and written across the block.
+    // Memory runs along s: full cache lines are read, and written across the block.
     char* const operands[] = {to, window.base};
     const int64_t numbers[] = {window.rows, window.columns, window.stride};
     return i.h(operands, numbers);
@@ -281,21 +281,21 @@ void divide(Run* run, const BlockInstruction& i) {
   const auto* b = reinterpret_cast<const int64_t*>(run->at[i.b]);
   auto* to = reinterpret_cast<int64_t*>(run->fresh(i.dst));
   const int64_t count = run->counts[i.level];
-  int64_t divisor = 0, last = 0, quotient = 0, rest = 0;
+  int64_t divisor = 0, last = 0, quotient = 0, remainder = 0;
   for (int64_t j = 0; j < count; ++j) {
-    const int64_t moved = wrapping_add(rest, wrapping_add(a[j], wrapping_mul(last, -1)));
+    const int64_t moved = wrapping_add(remainder, wrapping_add(a[j], wrapping_mul(last, -1)));
     if (b[j] == divisor && moved >= 0 && moved < divisor) {
-      rest = moved;
+      remainder = moved;
     } else if (b[j] == divisor && moved >= divisor && moved - divisor < divisor) {
-      rest = moved - divisor;
+      remainder = moved - divisor;
       ++quotient;
     } else {
       divisor = b[j];
       quotient = divisor > 0 ? a[j] / divisor : 0;
-      rest = divisor > 0 ? a[j] % divisor : 0;
+      remainder = divisor > 0 ? a[j] % divisor : 0;
     }
     last = a[j];
-    to[j] = kQuotient ? quotient : rest;
+    to[j] = kQuotient ? quotient : remainder;
   }
 }
 
@@ -326,7 +326,7 @@ void check(Run* run, const BlockInstruction& i) {
   run->fresh(i.dst);
 }
 
-// An operand along more axes. Primitives take what is the same in a whole block as it is.
+// Repeats an operand along axes. Primitives take one that is the same in all of a block as it is.
 void expand(Run* run, const BlockInstruction& i) {
   const auto level = static_cast<uint8_t>(i.x[0]);
   const bool narrow = i.x[4] && run->single(level);
@@ -341,18 +341,18 @@ void expand(Run* run, const BlockInstruction& i) {
   run->fresh(i.dst);
 }
 
-void keep(Run* run, const BlockInstruction& i) {
+void retain(Run* run, const BlockInstruction& i) {
   const int64_t count = run->counts[i.level];
-  char* to = run->kept(i.x[0]);
+  char* to = run->resident(i.x[0]);
   if (i.g) {
     convert(i.g, to, run->at[i.a], count);
   } else {
-    copy(to, run->at[i.a], count * run->program.kept[i.x[0]]);
+    copy(to, run->at[i.a], count * run->program.resident[i.x[0]]);
   }
 }
 
-void kept(Run* run, const BlockInstruction& i) {
-  char* from = run->kept(i.x[0]);
+void read_resident(Run* run, const BlockInstruction& i) {
+  char* from = run->resident(i.x[0]);
   if (i.g) {
     convert(i.g, run->fresh(i.dst), from, run->counts[i.level]);
   } else {
@@ -361,7 +361,7 @@ void kept(Run* run, const BlockInstruction& i) {
 }
 
 void reduce(Run* run, const BlockInstruction& i) {
-  if (run->whole) {
+  if (run->one_block) {
     char* const operands[] = {run->fresh(i.dst), run->at[i.a]};
     const int64_t numbers[] = {run->s, run->w};
     return i.h(operands, numbers);
@@ -451,11 +451,11 @@ void execute(Run* run, int32_t begin, int32_t end) {
       case BlockCode::Expand:
         expand(run, *i);
         break;
-      case BlockCode::Keep:
-        keep(run, *i);
+      case BlockCode::Retain:
+        retain(run, *i);
         break;
-      case BlockCode::Kept:
-        kept(run, *i);
+      case BlockCode::Resident:
+        read_resident(run, *i);
         break;
       case BlockCode::Reduce:
         reduce(run, *i);
@@ -474,7 +474,7 @@ void execute(Run* run, int32_t begin, int32_t end) {
 void conclude(Run* run, const BlockStatement& statement, int64_t extent) {
   for (int32_t at = statement.body; at < statement.end; ++at) {
     const BlockInstruction& i = run->program.instructions[at];
-    if (i.code == BlockCode::Reduce && !run->whole) {
+    if (i.code == BlockCode::Reduce && !run->one_block) {
       char* const operands[] = {run->fresh(i.dst), run->state(i.x[0])};
       i.g(operands, &extent);
       fill_narrow(run, i);
@@ -490,7 +490,8 @@ void conclude(Run* run, const BlockStatement& statement, int64_t extent) {
 
 // Statements of a map or row kernel for `rows` rows, r in [first, inner).
 void run_rows(Run* run, int64_t rows, int64_t first, int64_t inner, int64_t most) {
-  if (run->kept_elements > 0 && inner > run->kept_elements) return;  // none of lower.py's programs
+  if (run->resident_elements > 0 && inner > run->resident_elements)
+    return;  // none of lower.py's programs
   const int64_t widest = std::clamp<int64_t>(inner - first, 0, most);
   for (const BlockStatement& statement : run->program.statements) {
     run->w0 = first;
@@ -573,7 +574,7 @@ void map_or_row_chunks(Run* run, Rows rows, int64_t row, int64_t stop) {
       most = std::max<int64_t>(1, kBlock / inner);
       most = std::min({most, rows.extents[last] - rows.at[last], stop - row});
     }
-    run->whole = inner > 0 && inner <= kBlock;
+    run->one_block = inner > 0 && inner <= kBlock;
     run_rows(run, most, 0, inner, kBlock);
     row += most;
   }
@@ -603,7 +604,7 @@ void column_chunks(Run* run, Rows rows, int64_t row, int64_t stop) {
   }
 }
 
-// Numbers, constants and what is computed from them alone: one element, or whole blocks of it.
+// Numbers, constants and what is computed from them alone: one element, or blocks of it.
 void run_prologue(Run* run) {
   run->extents(1, 1);
   for (int level = kAlongS; level <= kAlongBoth; ++level) run->counts[level] = kBlock;
@@ -631,20 +632,20 @@ bool indexes_nothing(const Run& run) {
 }  // namespace
 
 int64_t BlockProgram::scratch_bytes(const int64_t* n) const {
-  if (kept.empty()) return fixed_bytes;
+  if (resident.empty()) return fixed_bytes;
   int64_t width = 0;
-  for (int32_t bytes : kept) width += bytes;
-  return fixed_bytes + kept_elements(n) * width;
+  for (int32_t bytes : resident) width += bytes;
+  return fixed_bytes + resident_elements(n) * width;
 }
 
 // Vectors of rows whose length depends on the row have at most 8192 elements (ir/kernel.py).
-int64_t BlockProgram::kept_elements(const int64_t* n) const {
+int64_t BlockProgram::resident_elements(const int64_t* n) const {
   int64_t longest = 8192;
   if (!inner_moves) {
     std::vector<int64_t> registers(static_cast<size_t>(code.registers()));
     std::copy(n, n + sizes, registers.begin());
     run_sizes(code, registers.data(), 0, static_cast<size_t>(fixed));
-    longest = std::clamp(registers[inner], kBlock, kMostKept);
+    longest = std::clamp(registers[inner], kBlock, kMostResident);
   }
   return (longest + 63) / 64 * 64;
 }
@@ -664,7 +665,7 @@ void run_block_program(char* const* p, const int64_t* n, const Scalar* x, int64_
   std::memset(run.narrow, 0, program.registers.size());
   std::copy(n, n + program.sizes, run.sizes);
   if (!evaluate(&run, true)) return;
-  if (!program.kept.empty()) run.kept_elements = n[-2];
+  if (!program.resident.empty()) run.resident_elements = n[-2];
   const bool across = program.form == BlockForm::Column || program.form == BlockForm::Scan;
   run.across = across;
   if (indexes_nothing(run)) return;

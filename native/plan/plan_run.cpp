@@ -22,8 +22,8 @@ constexpr int64_t kParallelWork = 15000;  // ns: below, waking a worker does not
 constexpr int64_t kReleaseWork = 50000;   // ns: above, other Python threads may run meanwhile
 constexpr int64_t kChunkWork = 2000;      // ns: assumed when a plan does not say
 constexpr int64_t kRoutineWork = 100000;
-constexpr int64_t kMostWork = int64_t{1} << 50;       // sums of estimates stay far from overflow
-constexpr int64_t kPieceWork = 5000;  // ns: smallest piece worth handing to a worker
+constexpr int64_t kMostWork = int64_t{1} << 50;  // sums of estimates stay far from overflow
+constexpr int64_t kPieceWork = 5000;             // ns: smallest piece worth handing to a worker
 constexpr int kInlineBuffers = 24;
 constexpr int kInlineScalars = 8;
 constexpr int64_t kStackArena = 2048;  // bytes of temporaries that live on the stack
@@ -72,7 +72,7 @@ bool prepare_geometry(Instance* instance) {
 int64_t prepare_program(const BlockProgram& program, std::vector<int64_t>* values,
                         const int64_t* sizes) {
   const size_t first = static_cast<size_t>(sizes - values->data());
-  (*values)[first - 2] = program.kept_elements(sizes);
+  (*values)[first - 2] = program.resident_elements(sizes);
   (*values)[first - 1] = reinterpret_cast<int64_t>(&program);
   return program.scratch_bytes(sizes);
 }

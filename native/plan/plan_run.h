@@ -5,7 +5,7 @@
 namespace fb {
 
 constexpr int64_t kAlignment = 64;  // of temporaries
-constexpr int kErrorWords = 8;  // one cache line: flag, value, size, dimension
+constexpr int kErrorWords = 8;      // one cache line: flag, value, size, dimension
 
 // arena.cpp: offsets of temporaries in their block. False + exception.
 bool plan_arena(Instance* instance);

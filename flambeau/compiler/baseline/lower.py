@@ -29,6 +29,7 @@ from flambeau.ir import kernel as k
 from flambeau.ir import size as sizes
 from flambeau.ir.dtypes import OPAQUE, UNSIGNED, minifloat_code
 from flambeau.ir.kernel import Kernel, Pass, ReducePass, RowStores, ScanPass
+from flambeau.ir.lock import importing
 from flambeau.ir.node import ITEM_SIZE, Node, topological
 from flambeau.ir.plan import BlockProgram
 from flambeau.ir.size import Size, SizeExpr
@@ -58,7 +59,8 @@ def block_program(kernel: Kernel) -> BlockProgram:
 
 def draft(kernel: Kernel) -> Draft:
     """The program, before it is packed."""
-    from flambeau.compiler.codegen.c.math.c_complex import lower, needs_lowering
+    with importing:
+        from flambeau.compiler.codegen.c.math.c_complex import lower, needs_lowering
 
     return _Lowering(lower(kernel) if needs_lowering(kernel) else kernel).run()
 
@@ -103,7 +105,7 @@ class _Lowering:
         self.levels: dict[Node, int] = {}
         self.constant: set[Node] = set()
         self.places: dict[object, _Place] = {}  # of the prologue and of all `before`
-        self.kept: dict[str, int] = {}
+        self.resident: dict[str, int] = {}
         self.results: dict[str, _Place] = {}  # of reductions and scans
         self.scope = _Scope()
 
@@ -190,11 +192,13 @@ class _Lowering:
     ) -> _Place:
         """Adds an instruction with a result."""
         place = _Place(self._register(width), level, home)
-        made = Instruction(code, level, place.register, tuple(operands), numbers, tuple(functions))
-        self._add(home, made)
+        self._add(
+            home,
+            Instruction(code, level, place.register, tuple(operands), numbers, tuple(functions)),
+        )
         return place
 
-    def _known(self, key: object) -> _Place | None:
+    def _find(self, key: object) -> _Place | None:
         return self.scope.places.get(key) or self.places.get(key)
 
     def _remember(self, key: object, place: _Place) -> _Place:
@@ -213,7 +217,7 @@ class _Lowering:
         for node in topological(list(roots)):
             if k.PAIR.matches(node) or k.CARRY.matches(node):
                 continue
-            if self._known(node) is None:
+            if self._find(node) is None:
                 self._remember(node, self._value(node))
 
     def _value(self, node: Node) -> _Place:
@@ -235,7 +239,7 @@ class _Lowering:
     def _place_of(self, node: Node) -> _Place:
         if k.CARRY.matches(node):
             return self.results[node.attribute("name")]
-        place = self._known(node)
+        place = self._find(node)
         assert place is not None
         return place
 
@@ -244,27 +248,27 @@ class _Lowering:
         if place.level == level or (place.home == "prologue" and home == "prologue"):
             return place.register
         target = BOTH if place.home == "prologue" else level
-        known = self._known((key, "expanded", target))
-        if known is None:
+        expanded = self._find((key, "expanded", target))
+        if expanded is None:
             name = {NONE: "splat", ALONG_S: "spread", ALONG_W: "repeat"}[place.level]
-            known = self._emit(
+            expanded = self._emit(
                 "expand", target, place.home, width, [place.register],
                 Numbers(place.level), [f"{name} {width}"],
             )  # fmt: skip
-            self._remember((key, "expanded", target), known)
-        return known.register
+            self._remember((key, "expanded", target), expanded)
+        return expanded.register
 
     def _constant(self, node: Node) -> _Place:
         content = value_bytes(node.attribute("value"), node.dtype)
         return self._bytes(content, width_of(node.dtype))
 
     def _bytes(self, content: bytes, width: int) -> _Place:
-        known = self._known(("bytes", content))
-        if known is None:
+        place = self._find(("bytes", content))
+        if place is None:
             words = struct.unpack("<4i", content.ljust(16, b"\0"))
             place = self._emit("constant", NONE, "prologue", width, (), words)
-            known = self._remember(("bytes", content), place)
-        return known
+            self._remember(("bytes", content), place)
+        return place
 
     def _scalar(self, node: Node) -> _Place:
         slot = node.attribute("slot")
@@ -277,11 +281,11 @@ class _Lowering:
     def _result(self, node: Node) -> _Place:
         return self.results[node.attribute("name")]
 
-    def _kept(self, node: Node) -> _Place:
-        numbers = Numbers(self.kept[node.attribute("name")])
+    def _resident(self, node: Node) -> _Place:
+        numbers = Numbers(self.resident[node.attribute("name")])
         decoded = _function("decode", node.dtype)
         functions = ["", decoded] if decoded else []
-        return self._emit("kept", BOTH, "body", width_of(node.dtype), (), numbers, functions)
+        return self._emit("resident", BOTH, "body", width_of(node.dtype), (), numbers, functions)
 
     # --------------------------------------------------------------------------- memory
 
@@ -319,11 +323,11 @@ class _Lowering:
         split = sizes.affine_in(expression, (self.axis, "r"))
         if split is None:
             return None
-        factors, rest = split
+        factors, start = split
         if self.spans and self.axis in factors:  # its register holds the block's first row
-            rest = sizes.add(rest, sizes.mul(factors[self.axis], sizes.symbol(self.axis)))
+            start = sizes.add(start, sizes.mul(factors[self.axis], sizes.symbol(self.axis)))
         along = (factors.get(self.axis, 0), factors.get("r", 0))
-        return self._size(rest), self._size(along[0]), self._size(along[1])
+        return self._size(start), self._size(along[0]), self._size(along[1])
 
     def _row_strides(
         self, expression: Size, indices: Sequence[Node]
@@ -339,12 +343,12 @@ class _Lowering:
         split = sizes.affine_in(expression, ("r", *names))
         if split is None or level & ALONG_W:
             return None, -1, 0
-        factors, rest = split
+        factors, start = split
         along = sizes.mul(factors.get("r", 0), sizes.symbol("r"))
-        strides = self._strides(sizes.add(rest, along))
+        strides = self._strides(sizes.add(start, along))
         if strides is None:
             return None, -1, 0
-        offset = sizes.sub(sizes.sub(expression, rest), along)
+        offset = sizes.sub(sizes.sub(expression, start), along)
         constant = all(node in self.constant for node in indices)
         home = "before" if constant else self._home_of(level)
         register = self._position(offset, indices, level, home)
@@ -359,15 +363,15 @@ class _Lowering:
         strides = self._strides(index)
         if strides is not None:
             numbers = Numbers(parameter, *strides)
-            made = Instruction(
+            step = Instruction(
                 "store", level, -1, (register,), numbers, (f"scatter {width}", *also)
             )
         else:
             positions = self._position(index, (), level, home)
             operands = (register, positions)
             functions = (f"give {width}", *also)
-            made = Instruction("give", level, -1, operands, Numbers(parameter), functions)
-        self._add(home, made)
+            step = Instruction("give", level, -1, operands, Numbers(parameter), functions)
+        self._add(home, step)
 
     # --------------------------------------------------------------------------- indices
 
@@ -385,11 +389,11 @@ class _Lowering:
     def _integer(self, expression: Size, values: dict[str, int], level: int, home: str) -> int:
         """A register of an expression's values, computed once."""
         key = ("integer", expression, level, home, tuple(values.items()))
-        known = self._known(key)
-        if known is None:
+        place = self._find(key)
+        if place is None:
             register = self._computed(expression, values, level, home)
-            known = self._remember(key, _Place(register, level, home))
-        return known.register
+            place = self._remember(key, _Place(register, level, home))
+        return place.register
 
     def _computed(self, expression: Size, values: dict[str, int], level: int, home: str) -> int:
         free = sizes.free_symbols(expression)
@@ -466,7 +470,7 @@ class _Lowering:
         for name, operation, value in statement.reductions:
             self._reduction("reduce", name, operation, value, ALONG_S)
         for name, value in statement.keeps:
-            self._keep(name, value)
+            self._retain(name, value)
         self._stores(statement.stores)
 
     def _row_stores(self, statement: RowStores) -> None:
@@ -532,14 +536,14 @@ class _Lowering:
         self.draft.states.append(name)
         return len(self.draft.states) - 1
 
-    def _keep(self, name: str, value: Node) -> None:
-        self.kept[name] = len(self.draft.kept)
-        self.draft.kept.append(ITEM_SIZE[value.dtype])
+    def _retain(self, name: str, value: Node) -> None:
+        self.resident[name] = len(self.draft.resident)
+        self.draft.resident.append(ITEM_SIZE[value.dtype])
         register = self._at(value, BOTH, "body")
         encoded = _function("encode", value.dtype)
         functions = ("", encoded) if encoded else ()
-        numbers = Numbers(self.kept[name])
-        self._add("body", Instruction("keep", BOTH, -1, (register,), numbers, functions))
+        numbers = Numbers(self.resident[name])
+        self._add("body", Instruction("retain", BOTH, -1, (register,), numbers, functions))
 
     # --------------------------------------------------------------------------- size registers
 
@@ -735,6 +739,6 @@ _LEAVES: dict[str, Callable[[_Lowering, Node], _Place]] = {
     k.INDEX.name: _Lowering._index,
     k.SCALAR.name: _Lowering._scalar,
     k.REDUCED.name: _Lowering._result,
-    k.KEPT.name: _Lowering._kept,
+    k.KEPT.name: _Lowering._resident,
     k.CHECK_INDEX.name: _Lowering._check_index,
 }

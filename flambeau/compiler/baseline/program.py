@@ -19,7 +19,7 @@ VERSION = 1
 FORMS = ("map", "row", "column", "scan")
 CODES = (
     "call", "constant", "scalar", "load", "take", "store", "give", "index", "add_index", "integer",
-    "check", "expand", "keep", "kept", "reduce", "columns", "scan",
+    "check", "expand", "retain", "resident", "reduce", "columns", "scan",
 )  # fmt: skip
 NUMBERS = {name: number for number, name in enumerate(CODES)}
 NONE, ALONG_S, ALONG_W, BOTH = 0, 1, 2, 3  # what a value varies along
@@ -28,7 +28,7 @@ NONE, ALONG_S, ALONG_W, BOTH = 0, 1, 2, 3  # what a value varies along
 class Numbers(NamedTuple):
     """The numbers of an instruction, which `native/baseline/block_program.h` explains by code.
 
-    A size expression is its number in `Draft.expressions`; -1 stands for 0.
+    A size expression is its number in `Draft.expressions`; -1 is 0.
     """
 
     first: int = 0
@@ -61,7 +61,7 @@ class Instruction:
 
 @dataclass
 class Statement:
-    """What happens once per block of rows (`before`), and what once per block in it (`body`)."""
+    """Instructions run once per block of rows (`before`) and once per block in it (`body`)."""
 
     before: list[Instruction] = field(default_factory=list)
     body: list[Instruction] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Draft:
         inner_moves: whether the inner extent depends on row axes.
         parameters: per buffer bytes of an element, and whether it is written.
         registers: bytes of an element of each block register.
-        kept: likewise of vectors that a row keeps.
+        resident: likewise of vectors that stay in the cache for a row.
         states: names of reductions' states.
         prologue: instructions that depend on numbers alone.
         statements: in order.
@@ -102,7 +102,7 @@ class Draft:
     inner_moves: bool = False
     parameters: list[tuple[int, bool]] = field(default_factory=list)
     registers: list[int] = field(default_factory=list)
-    kept: list[int] = field(default_factory=list)
+    resident: list[int] = field(default_factory=list)
     states: list[str] = field(default_factory=list)
     prologue: list[Instruction] = field(default_factory=list)
     statements: list[Statement] = field(default_factory=list)
@@ -119,7 +119,7 @@ def pack(draft: Draft) -> BlockProgram:
     words.append(len(draft.code))
     for operation, a, b in draft.code:
         words += [operation, _signed(a), a >> 32, b]
-    words += [len(draft.registers), *draft.registers, len(draft.kept), *draft.kept]
+    words += [len(draft.registers), *draft.registers, len(draft.resident), *draft.resident]
     words.append(len(draft.states))
     words += [functions.setdefault(name, len(functions)) for name in draft.states]
     _pack_statements(draft, functions, words)
