@@ -19,7 +19,7 @@ S0, S1 = symbol("s0", minimum=2), symbol("s1", minimum=2)
 def build(graph, registers=None):
     made = schedule(graph)
     addresses = {x.kernel.text(): 64 + i for i, x in enumerate(made.launches) if x.kernel}
-    return made, build_execution(made, graph.symbols, registers, addresses, [])
+    return made, build_execution(made, graph.symbols, registers, addresses, {}, [])
 
 
 @pytest.mark.parametrize("metadata", [0, 3])
@@ -50,7 +50,7 @@ def test_stages_are_listed():
     names = ["simplify", "prepare", "analyse", "cluster", "order", "lower"]
     assert [name for name, _, _ in found] == names
     assert "kernel row" in found[-1][2]
-    names += ["print", "compile", "assemble"]
+    names += ["tier", "print", "compile", "assemble"]
     assert [stage.name for stage in pipeline.STAGES] == names
 
 

@@ -298,7 +298,8 @@ def test_a_stored_plan_starts_on_the_baseline(empty, monkeypatch):
     plan, kernel = Disguised([]), new_kernel()
     spec = plan.plan.spec
     registers = spec.symbols + len(spec.program)
-    _, before, keys = pipeline.compile_portable(plan.plan.graph(), registers)
+    _, portable = pipeline.compile_portable(plan.plan.graph(), registers)
+    before, keys = portable.execution, portable.kernels
     launches = [launch._replace(kernel=1) for launch in before.launches]
     assert len(launches) == len(keys) == 1
     places = stored.unplaced([keys[0], *pipeline._keys([kernel])])
