@@ -89,12 +89,14 @@ def wait() -> None:
     Example:
         >>> torch.compiler.wait()
     """
-    if _queue(_core.baseline_plans()):
+    plans = _core.baseline_plans()
+    awaited = [pending for _, pending in _pending(plans)]
+    if _queue(plans):
         try:
             _service.wake()
         except RuntimeError:  # no thread can be started
             _fail()
-    while any(pending.state == "queued" for _, pending in _pending(_core.baseline_plans())):
+    while any(pending.state == "queued" for pending in awaited):
         time.sleep(_POLL)
 
 
