@@ -53,22 +53,13 @@ def _directory(text: str) -> str:
     return os.path.expanduser(text)
 
 
-def _target(text: str) -> str:
-    if text not in ("avx512", "avx2", "neon", "generic"):
-        raise ValueError("use avx512, avx2, neon or generic")
-    return text
+def _one_of(*names: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in names:
+            raise ValueError(f"use {', '.join(names[:-1])} or {names[-1]}")
+        return text
 
-
-def _tier(text: str) -> str:
-    if text not in ("compiled", "baseline", "random"):
-        raise ValueError("use compiled, baseline or random")
-    return text
-
-
-def _compiler(text: str) -> str:
-    if text not in ("background", "wait", "never"):
-        raise ValueError("use background, wait or never")
-    return text
+    return parse
 
 
 def _default_cache() -> str:
@@ -76,18 +67,24 @@ def _default_cache() -> str:
     return os.path.join(os.path.expanduser(base), "flambeau")
 
 
+_COMPILERS = _one_of("background", "wait", "never")
+_TARGETS = _one_of("avx512", "avx2", "neon", "generic")
+_TIERS = _one_of("compiled", "baseline", "random")
+
 KNOBS: dict[str, Knob] = {
     knob.name: knob
     for knob in (
         Knob("CACHE_DIR", _directory, None, "where compiled kernels are kept (~/.cache/flambeau)"),
         Knob("CACHE_LIMIT", _count, 1024, "size of that directory in MiB, oldest entries go first"),
         Knob("CC", str, None, "C compiler of kernels, a command with arguments (gcc, clang, cc)"),
-        Knob("COMPILER", _compiler, COMPILER, "when kernels are compiled: background, wait, never"),
+        Knob(
+            "COMPILER", _COMPILERS, COMPILER, "when kernels are compiled: background, wait, never"
+        ),
         Knob("COMPILE_JOBS", _count, 0, "compilers that run at once; 0: one per core"),
         Knob("DEBUG", _count, 0, "0 to 5: how much of the work is shown; or TORCH_LOGS"),
         Knob("NUM_THREADS", _count, 0, "threads of the core; 0: one per core"),
-        Knob("TARGET", _target, None, "instruction set of kernels: avx512, avx2, neon, generic"),
-        Knob("TIER", _tier, "compiled", "for tests: compiled, baseline, random: of each kernel"),
+        Knob("TARGET", _TARGETS, None, "instruction set of kernels: avx512, avx2, neon, generic"),
+        Knob("TIER", _TIERS, "compiled", "for tests: compiled, baseline, random: of each kernel"),
         Knob("VERIFY", _flag, False, "verify every program between the compiler's stages"),
     )
 }
