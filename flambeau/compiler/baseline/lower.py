@@ -25,6 +25,7 @@ from flambeau.compiler.baseline.program import (
     Statement,
     pack,
 )
+from flambeau.compiler.codegen.c.printer.c_types import HALVES
 from flambeau.ir import kernel as k
 from flambeau.ir import size as sizes
 from flambeau.ir.dtypes import OPAQUE, UNSIGNED, minifloat_code
@@ -37,7 +38,6 @@ from flambeau.ir.size_core import from_terms, terms_of
 from flambeau.ir.size_program import Opcode, Program
 from flambeau.ir.spelling import spelling_of
 
-HALVES = ("f16", "bf16")
 CODED = (*HALVES, "bool")  # dtypes whose values in registers are not what memory holds
 DIRECT, SHARED_OFFSET = 1, 2  # flags of a load
 _INTEGER = {
