@@ -29,3 +29,9 @@ def test_error(definition, error):
     assert error.fragment in message
     assert message.startswith("["), f"no operator in front: {message}"
     assert "\nhint: " in message, f"no hint: {message}"
+
+
+def test_an_unknown_reduction_is_refused_before_the_operands():
+    x = flambeau.ones(2, 3)
+    with pytest.raises(ValueError, match="abc is not a valid value for reduction"):
+        flambeau.nn.functional.multilabel_margin_loss(x, x, reduction="abc")

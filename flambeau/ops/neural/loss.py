@@ -134,9 +134,10 @@ def loss(before: str = "", explain: bool = True, **options: Any) -> Callable[[Bo
         schema = ", ".join([*arguments[:at], LEGACY, *arguments[at:]])
 
         def reducing(*values: Any) -> Node:
+            reduction = reduction_of(name, *values[at : at + 3])  # refused before the operands are
             elements = body(*values[:at], *values[at + 3 :])
             element, weight = elements if isinstance(elements, tuple) else (elements, None)
-            return weighted(element, weight, reduction_of(name, *values[at : at + 3]))
+            return weighted(element, weight, reduction)
 
         reducing.__name__, reducing.__module__ = name, body.__module__
         text = body.__doc__ or ""
