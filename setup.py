@@ -1,4 +1,4 @@
-"""Builds the native core and fills the kernel cache; all else is in pyproject.toml."""
+"""Builds what is compiled of the package and names its wheel; all else is in pyproject.toml."""
 
 import os
 import subprocess
@@ -7,52 +7,56 @@ import tempfile
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
-sys.path.insert(0, str(Path(__file__).parent))  # a build front end does not put it there
+ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT))  # a build front end does not put it there
 
-from tools import build_native  # noqa: E402
+from tools import build_native, wheel_tag  # noqa: E402
 
 
-class BuildCore(build_ext):
-    """Hands the one extension to ``tools/build_native.py`` instead of to setuptools."""
+class BuildCompiled(build_ext):
+    """Hands all compilers to ``tools/build_package.py`` instead of to setuptools."""
 
     def build_extension(self, ext: Extension) -> None:
         """Compile and link the core where setuptools expects it."""
         build_native.build(Path(self.get_ext_fullpath(ext.name)))
 
     def run(self) -> None:
-        """Build the core, then the block functions and kernels that the package installs.
+        """Build the core, the block functions and the kernels that the package installs.
 
-        An editable installation takes those of its checkout, which ``./go`` fills.
+        An editable installation takes those of its checkout, which ``./go`` builds.
         """
-        super().run()
-        if not self.inplace:
-            folder = Path(self.build_lib).resolve()
-            build_block_functions(folder)
-            fill_kernels(folder)
+        if self.inplace:
+            super().run()
+            return
+        folder = Path(self.build_lib).resolve()
+        package = folder / "flambeau"
+        with tempfile.TemporaryDirectory() as cache:
+            environment = {**os.environ, "FLAMBEAU_CACHE_DIR": cache, "FLAMBEAU_DEBUG": "0"}
+            for path, *words in (
+                (ROOT, "-m", "tools.build_package", "--directory", package),
+                (folder, "-m", "flambeau.driver.prefill", "--directory", package / "_kernels"),
+            ):
+                command = [sys.executable, *map(str, words)]
+                environment["PYTHONPATH"] = str(path)
+                subprocess.run(command, cwd=path, env=environment, check=True)
 
 
-def build_block_functions(folder: Path) -> None:
-    """Build ``flambeau/_baseline`` of the package in *folder*, as ``./go`` does in the checkout."""
-    command = [sys.executable, "-m", "tools.build_baseline", "--directory"]
-    path = os.pathsep.join([str(folder), str(Path(__file__).resolve().parent)])
-    environment = {**os.environ, "PYTHONPATH": path}
-    libraries = folder / "flambeau" / "_baseline"
-    subprocess.run([*command, str(libraries)], cwd=folder, env=environment, check=True)
+class NamedWheel(bdist_wheel):
+    """Names a wheel after the oldest Linux that can load what it holds."""
 
-
-def fill_kernels(folder: Path) -> None:
-    """Fill ``flambeau/_kernels`` of the package in *folder*, as ``./go`` does in the checkout."""
-    kernels = folder / "flambeau" / "_kernels"
-    command = [sys.executable, "-m", "flambeau.driver.prefill", "--directory", str(kernels)]
-    with tempfile.TemporaryDirectory() as cache:
-        environment = {**os.environ, "PYTHONPATH": str(folder), "FLAMBEAU_CACHE_DIR": cache}
-        subprocess.run(command, cwd=folder, env=environment, check=True)
+    def get_tag(self) -> tuple[str, str, str]:
+        """Python, ABI, platform."""
+        python, abi, platform = super().get_tag()
+        if platform.startswith("linux") and not self.plat_name_supplied:
+            platform = wheel_tag.platform_tag(Path(self.bdist_dir))
+        return python, abi, platform
 
 
 setup(
     # The sources are named in tools/build_native.py; setuptools only needs to know the module.
     ext_modules=[Extension("flambeau._core", sources=[])] if build_native.sources() else [],
-    cmdclass={"build_ext": BuildCore},
+    cmdclass={"build_ext": BuildCompiled, "bdist_wheel": NamedWheel},
 )

@@ -1,13 +1,20 @@
 """What ends in a wheel: every folder with code is a package; what is required beside it."""
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
 import zipfile
 from pathlib import Path
 
+import pytest
+
 import flambeau
+from flambeau.compiler import targets, toolchain
+from flambeau.compiler.baseline import functions
+from tools import build_baseline, wheel_tag
+from tools.jobs import Jobs
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -50,6 +57,75 @@ def test_which_kernels_are_installed_depends_on_the_sources_alone():
     first, second = (process.communicate()[0].split() for process in processes)
     assert len(first) > 100
     assert first == second
+
+
+def test_block_functions_are_the_same_bytes_in_every_build(tmp_path, monkeypatch):
+    """Of a few, built twice from nothing, into folders of other names."""
+    target, compiler = targets.current(), toolchain.find()
+    few = functions.pieces(target)[:40]
+    monkeypatch.setattr(functions, "pieces", lambda target: few)
+    libraries = []
+    for name in ("one", "another"):
+        monkeypatch.setattr(build_baseline, "BUILD", tmp_path / f"objects of {name}")
+        with Jobs(2, name) as jobs:
+            assert build_baseline.build(tmp_path / name, target, compiler, jobs)
+            assert not build_baseline.build(tmp_path / name, target, compiler, jobs)
+        libraries.append((tmp_path / name / f"{target.name}.so").read_bytes())
+    assert libraries[0] == libraries[1]
+    assert all(
+        symbol.encode() in libraries[0] for symbol in ("fb_block_table", few[0].functions[0][0])
+    )
+
+
+def test_a_failed_job_ends_the_others_and_is_raised():
+    def fail():
+        raise OSError("no room")
+
+    begun = []
+    with pytest.raises(OSError, match="no room"), Jobs(1, "test") as jobs:
+        first = jobs.submit(fail)
+        rest = [jobs.submit(begun.append, number) for number in range(1000)]
+        first.result()
+    assert all(each.done() for each in rest)
+
+
+SOURCE = """
+#include <math.h>
+#include <dlfcn.h>
+double f(double x, void *p) { return hypot(x, 1) + log(x) + (dlsym(p, "f") != 0); }
+"""
+
+
+def library(folder, name="library.so"):
+    folder.mkdir(exist_ok=True)
+    output = folder / name
+    command = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(output), "-lm", "-ldl"]
+    subprocess.run(command, input=SOURCE, text=True, check=True)
+    return output
+
+
+def test_a_wheel_is_named_after_the_newest_version_that_is_needed(tmp_path):
+    """The reader finds what binutils find; the tag is the newest of all files."""
+    path = library(tmp_path / "one")
+    table = subprocess.check_output(["objdump", "-p", str(path)], text=True)
+    versions = set(re.findall(r"GLIBC_[0-9.]+", table))
+    read = wheel_tag.Library(path.read_bytes())
+    assert set(read.versions()) == versions and versions
+    assert set(read.needed()) == set(re.findall(r"NEEDED +(\S+)", table))
+    newest = max(tuple(map(int, text[6:].split(".")))[:2] for text in versions)
+    library(tmp_path, "other.so")
+    assert wheel_tag.oldest_glibc(tmp_path) == max(newest, (2, 17))
+
+
+def test_what_is_compiled_here_can_be_loaded_on_older_linux():
+    """glibc 2.29: Ubuntu 20.04, Debian 11, RHEL 9."""
+    assert wheel_tag.oldest_glibc(ROOT / "flambeau") <= (2, 29)
+
+
+def test_a_file_that_is_no_library_is_refused(tmp_path):
+    (tmp_path / "text.so").write_text("no library")
+    with pytest.raises(ValueError, match="not a shared library"):
+        wheel_tag.oldest_glibc(tmp_path)
 
 
 def test_the_distribution_named_torch(tmp_path):

@@ -2,9 +2,10 @@
 
     python -m tools.build_baseline [--directory DIRECTORY]
 
-``./go`` calls it for the checkout, ``setup.py`` for wheels. A library is made of a few translation
-units, which two cores compile side by side. Their objects lie under ``build/objects``, named by
-content, as those of the native core: what did not change is not compiled again.
+For the checkout; `tools/build_package.py` builds those of a wheel beside the core. A library is
+made of a few translation units, which two cores compile side by side. Their objects lie under
+``build/objects``, named by content, as those of the native core: what did not change is not
+compiled again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from flambeau.compiler import toolchain
@@ -20,6 +20,7 @@ from flambeau.compiler.baseline.functions import units
 from flambeau.compiler.targets import TARGETS, Target
 from flambeau.compiler.toolchain import Compiler
 from tools.build_native import BUILD, PARALLEL_COMPILES, ROOT, digest
+from tools.jobs import Jobs
 
 DIRECTORY = ROOT / "flambeau" / "_baseline"
 UNITS = 8  # of a library; an object takes up to 10 s and 300 MB
@@ -31,7 +32,7 @@ def targets() -> list[Target]:
     return [each for each in TARGETS.values() if not each.machines or machine in each.machines]
 
 
-def build(directory: Path, target: Target, compiler: Compiler) -> bool:
+def build(directory: Path, target: Target, compiler: Compiler, jobs: Jobs) -> bool:
     """Brings the library of a target up to date; returns whether anything had to be done.
 
     Raises:
@@ -54,8 +55,9 @@ def build(directory: Path, target: Target, compiler: Compiler) -> bool:
             compiler.compile(text, target, partial, link=False)
             partial.replace(path)
 
-    with ThreadPoolExecutor(PARALLEL_COMPILES) as pool:
-        list(pool.map(compile_one, texts, objects))
+    compiled = [jobs.submit(compile_one, *pair) for pair in zip(texts, objects)]
+    for unit in compiled:
+        unit.result()
     partial = output.with_suffix(f".{os.getpid()}")
     compiler.link([*map(str, objects), "-s"], target, partial)
     partial.replace(output)
@@ -79,7 +81,9 @@ def main() -> None:
         if options.target not in (None, target.name):
             continue
         start = time.perf_counter()
-        if build(options.directory, target, compiler):
+        with Jobs(PARALLEL_COMPILES, f"block functions of {target.name}") as jobs:
+            fresh = build(options.directory, target, compiler, jobs)
+        if fresh:
             size = (options.directory / f"{target.name}.so").stat().st_size
             seconds = time.perf_counter() - start
             print(f"  block functions of {target.name}: {size / 1e6:.1f} MB, {seconds:.0f} s")

@@ -13,9 +13,11 @@ that directory first on ``flambeau.__path__``).
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -23,9 +25,10 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+
+from tools.jobs import Jobs
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "native"
@@ -58,8 +61,17 @@ UNITS_THAT_CATCH = frozenset({"allocator", "growth", "threads"})
 PRECOMPILED = "call/op_internal.h"
 NEEDED_FOR_PRECOMPILED, BARS_PRECOMPILED = SOURCES / "core.h", SOURCES / "routines/variants.h"
 WARNING_FLAGS = ("-Wall", "-Wextra")  # not part of an object's name: they change no code
+# Units that take 3 to 15 s, the longest first: one of them that began last would leave a core idle.
+LONG = (
+    "routines_sort", "routines_scatter", "routines_eigen", "routines_linear", "fourier_avx512",
+    "routines_least_squares", "fourier_avx2", "routines_indefinite", "routines_lapack",
+    "fourier_baseline", "routines_lapack_spectra",
+)  # fmt: skip
 
 _LOCAL_INCLUDE = re.compile(rb'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+
+OLDER_GLIBC = SOURCES / "runtime" / "older_glibc.cpp"  # what it names FB_FIRST_VERSION is wrapped
+_WRAPPED = re.compile(r"^FB_FIRST_VERSION\((\w+)\)$", re.MULTILINE)
 
 
 class NativeBuildError(RuntimeError):
@@ -106,8 +118,9 @@ def _identify(command: Sequence[str]) -> Compiler | None:
 
 
 def sources() -> list[Path]:
-    """List the translation units of the core."""
-    return sorted(SOURCES.rglob("*.cpp"))
+    """List the translation units of the core, those first that take long."""
+    units = sorted(SOURCES.rglob("*.cpp"))
+    return sorted(units, key=lambda unit: LONG.index(unit.stem) if unit.stem in LONG else len(LONG))
 
 
 def build(
@@ -116,8 +129,16 @@ def build(
     *,
     sanitize: str = "",
     warnings_are_errors: bool = False,
+    jobs: Jobs | None = None,
 ) -> bool:
     """Bring the module *output* up to date; return whether anything had to be done.
+
+    Args:
+        output: where the module is written.
+        compiler: by default the one that `find_compiler` finds.
+        sanitize: "address" or "thread" for a sanitizer build.
+        warnings_are_errors: whether a warning ends the build.
+        jobs: what the compilers run in; by default two at a time.
 
     Raises:
         NativeBuildError: no compiler, no sources, or a compile or link error.
@@ -133,7 +154,7 @@ def build(
         raise NativeBuildError(f"[build] nothing to compile: {SOURCES} holds no .cpp file")
     flags = code_flags(compiler, sanitize)
     objects = [_object_path(unit, compiler, [*flags, *_unit_flags(unit)]) for unit in units]
-    link = _link_command(compiler, flags, objects)
+    link = _link_command(compiler, flags, objects, bool(sanitize))
     link_key = digest(" ".join(link), compiler.version)
     stamp = BUILD / "objects" / f"linked-{digest(str(output.resolve()))}"
     if output.exists() and stamp.exists() and stamp.read_text() == link_key:
@@ -143,10 +164,12 @@ def build(
     stale = [(unit, obj) for unit, obj in zip(units, objects, strict=True) if not obj.exists()]
     (BUILD / "objects").mkdir(parents=True, exist_ok=True)
     command = [*compiler.command, *flags, *warnings]
-    with tempfile.TemporaryDirectory(dir=BUILD / "objects") as scratch:
+    with (
+        tempfile.TemporaryDirectory(dir=BUILD / "objects") as scratch,
+        contextlib.nullcontext(jobs) if jobs else Jobs(PARALLEL_COMPILES, "native core") as pool,
+    ):
         worthwhile = compiler.is_gcc and not sanitize and len(stale) > 2 * PARALLEL_COMPILES
-        header = _precompile(Path(scratch), command) if worthwhile else None
-        _compile_all(stale, command, header)
+        _compile_all(stale, command, Path(scratch) if worthwhile else None, pool)
     output.parent.mkdir(parents=True, exist_ok=True)
     _run_into(output, link, f"link {output.name}")
     stamp.write_text(link_key)
@@ -193,11 +216,23 @@ def _unit_flags(unit: Path) -> tuple[str, ...]:
     return () if unit.stem in UNITS_THAT_CATCH else NO_EXCEPTIONS_FLAGS
 
 
-def _link_command(compiler: Compiler, flags: Sequence[str], objects: Sequence[Path]) -> list[str]:
+def _link_command(
+    compiler: Compiler, flags: Sequence[str], objects: Sequence[Path], sanitized: bool
+) -> list[str]:
     command = [*compiler.command, *flags, *map(str, objects)]
     if sys.platform == "darwin":
         return [*command, "-bundle", "-undefined", "dynamic_lookup"]
-    return [*command, "-shared", "-ldl"]
+    wrapped = [] if sanitized or not _links_with_glibc() else wrapped_functions()
+    return [*command, "-shared", "-ldl", *(f"-Wl,--wrap={name}" for name in wrapped)]
+
+
+def wrapped_functions() -> list[str]:
+    """List the functions of the C library that the core calls in their first version."""
+    return _WRAPPED.findall(OLDER_GLIBC.read_text())
+
+
+def _links_with_glibc() -> bool:
+    return platform.machine() == "x86_64" and platform.libc_ver()[0] == "glibc"
 
 
 def _object_path(unit: Path, compiler: Compiler, flags: Sequence[str]) -> Path:
@@ -245,25 +280,31 @@ def _reads_precompiled(unit: Path) -> bool:
 
 
 def _compile_all(
-    stale: Sequence[tuple[Path, Path]], command: Sequence[str], header: Path | None
+    stale: Sequence[tuple[Path, Path]], command: Sequence[str], scratch: Path | None, jobs: Jobs
 ) -> None:
-    """Compile every stale unit, even after one has failed: all errors are worth seeing at once."""
+    """Compile every stale unit, even after one has failed: all errors are worth seeing at once.
 
-    def compile_one(number: int) -> NativeBuildError | None:
-        unit, target = stale[number]
-        print(f"  [{number + 1}/{len(stale)}] {unit.relative_to(SOURCES.parent)}", flush=True)
-        first = ["-include", str(header)] if header and _reads_precompiled(unit) else []
+    Those that read the precompiled header, which is made in the folder *scratch*, come after it.
+    """
+
+    def compile_one(unit: Path, target: Path, header: Path | None = None) -> str:
+        first = ["-include", str(header)] if header else []
         try:
             one = [*command, *_unit_flags(unit), *first, "-c", str(unit)]
             _run_into(target, one, str(unit.relative_to(SOURCES.parent)))
         except NativeBuildError as error:
-            return error
-        return None
+            return str(error)
+        return ""
 
-    with ThreadPoolExecutor(PARALLEL_COMPILES) as pool:
-        errors = [error for error in pool.map(compile_one, range(len(stale))) if error]
+    header = jobs.submit(_precompile, scratch, command) if scratch else None
+    readers = [pair for pair in stale if header and _reads_precompiled(pair[0])]
+    results = [jobs.submit(compile_one, *pair) for pair in stale if pair not in readers]
+    if header:
+        made = header.result()
+        results += [jobs.submit(compile_one, *pair, made) for pair in readers]
+    errors = [error for error in (result.result() for result in results) if error]
     if errors:
-        raise NativeBuildError("\n".join(map(str, errors)))
+        raise NativeBuildError("\n".join(errors))
 
 
 def _run_into(target: Path, command: Sequence[str], what: str) -> None:

@@ -25,7 +25,7 @@ from tools.build_native import BUILD, ROOT, Compiler, NativeBuildError
 
 KERNELS = ROOT / "flambeau" / "_kernels"
 BLOCK_FUNCTIONS = ROOT / "flambeau" / "_baseline"
-BLOCK_FUNCTION_SOURCES = ("flambeau/compiler", "flambeau/ir", "flambeau/prims")
+COMPILED_SOURCES = ("flambeau/compiler", "flambeau/ir", "flambeau/prims", "flambeau/driver")
 # The kernels that the cache is filled with depend on these.
 KERNEL_SOURCES = (
     "native",
@@ -153,11 +153,10 @@ def prepare(environment: Environment) -> None:
         compiler = find_compiler(environment)
         with ThreadPoolExecutor(1) as aside:  # pip waits for the network most of the time
             requirements = aside.submit(environment.install_requirements)
-            build_core(compiler)
+            build_compiled(environment, compiler)
             requirements.result()
         environment.install_checkout()
         write_bytecode(environment)
-        build_block_functions(environment, compiler)
         prefill_kernels(environment, compiler)
 
 
@@ -194,16 +193,23 @@ def write_bytecode(environment: Environment) -> None:
     run(command, "compile the package to bytecode")
 
 
-def build_block_functions(environment: Environment, compiler: Compiler) -> None:
-    """Compile the libraries of block functions, unless their sources are unchanged."""
-    files = [ROOT / "tools/build_baseline.py", *_sources(BLOCK_FUNCTION_SOURCES, {".py", ".in"})]
-    key = _digest(compiler.version, files)
-    stamp = BLOCK_FUNCTIONS / "sources"
+def build_compiled(environment: Environment, compiler: Compiler) -> None:
+    """Bring core, block functions and templates' variants up to date, side by side."""
+    stamp, key = BLOCK_FUNCTIONS / "sources", _sources_key(compiler)
     if stamp.exists() and stamp.read_text() == key:
+        build_core(compiler)  # the others are as their sources are
         return
-    say("compiling the block functions (flambeau/_baseline)")
-    run([environment.python, "-m", "tools.build_baseline"], "compile the block functions")
+    say("compiling the native core, the block functions and the templates' variants")
+    strict = in_continuous_integration() and compiler.is_gcc
+    option = ["--strict"] if strict else []
+    run([environment.python, "-m", "tools.build_package", *option], "compile the package")
     stamp.write_text(key)
+
+
+def _sources_key(compiler: Compiler) -> str:
+    """Digest what decides about block functions and variants."""
+    files = [*sorted((ROOT / "tools").glob("*.py")), *_sources(COMPILED_SOURCES, {".py", ".in"})]
+    return _digest(compiler.version, files)
 
 
 def _sources(folders: Iterable[str], suffixes: set[str]) -> list[Path]:

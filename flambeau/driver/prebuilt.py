@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from pathlib import Path
 
 from flambeau.compiler import cache, codegen, targets, toolchain
@@ -50,7 +50,7 @@ class _Library:
         self.objects: dict[str, Future[str]] = {}
         self.units: list[Future[str]] = []
 
-    def submit(self, pool: ThreadPoolExecutor, folder: str, advance: Callable[[int], None]) -> None:
+    def submit(self, pool: Executor, folder: str, advance: Callable[[int], None]) -> None:
         """Begins to compile."""
         for number, name in enumerate(self.functions):
             path = os.path.join(folder, f"{self.target.name}_{number}_functions.o")
@@ -100,14 +100,14 @@ class _Library:
 
 
 def fill(
-    root: Path, present: Entries, jobs: int, advance: Callable[[int], None]
+    root: Path, present: Entries, pool: Executor, advance: Callable[[int], None]
 ) -> tuple[Entries, set[str]]:
     """Writes the variants of all targets of this architecture to a level.
 
     Args:
         root: of the level.
         present: its entries, whose libraries stay.
-        jobs: compilers that run side by side.
+        pool: what the compilers run in.
         advance: called with the number of kernels that were just compiled.
 
     Returns:
@@ -116,10 +116,7 @@ def fill(
     entries: Entries = {}
     blobs: set[str] = set()
     libraries = [_Library(root, each, present) for each in targets.of_this_architecture()]
-    with (
-        tempfile.TemporaryDirectory(prefix="flambeau") as folder,
-        ThreadPoolExecutor(jobs) as pool,
-    ):
+    with tempfile.TemporaryDirectory(prefix="flambeau") as folder:
         for library in libraries:
             library.submit(pool, folder, advance)
         for library in libraries:

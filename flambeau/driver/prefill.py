@@ -355,6 +355,20 @@ def drop_objects(root: Path, used: set[str]) -> None:
 
 def fill(root: Path, jobs: int) -> tuple[int, int]:
     """Brings a level up to date; returns (kernels in it, kernels that were compiled now)."""
+    present = prepare_level(root)
+    progress = Progress()
+    with ThreadPoolExecutor(jobs) as pool:
+        entries, objects = prebuilt.fill(root, present, pool, progress.advance)
+    if OPERATORS:
+        objects |= _fill_operators(root, present, entries, jobs, progress)
+    progress.close()
+    drop_objects(root, objects)
+    write_level(root, entries)
+    return len(entries), len(entries.keys() - present.keys())
+
+
+def prepare_level(root: Path) -> dict[str, tuple[str, str]]:
+    """Empties a level that another compiler filled; returns the entries of one that stays."""
     identity = toolchain.find().identity
     level = cache.Level(root, writable=True)
     if level.compiler() != identity:
@@ -362,15 +376,7 @@ def fill(root: Path, jobs: int) -> tuple[int, int]:
             path = root / name
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         cache.write(root / "compiler", identity.encode())
-    present = {key: (digest, symbol) for key, digest, symbol in level.all_entries()}
-    progress = Progress()
-    entries, objects = prebuilt.fill(root, present, jobs, progress.advance)
-    if OPERATORS:
-        objects |= _fill_operators(root, present, entries, jobs, progress)
-    progress.close()
-    drop_objects(root, objects)
-    write_level(root, entries)
-    return len(entries), len(entries.keys() - present.keys())
+    return {key: (digest, symbol) for key, digest, symbol in level.all_entries()}
 
 
 def _fill_operators(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
 import pytest
@@ -105,10 +106,11 @@ def test_a_level_has_the_variants_of_every_target(tmp_path, monkeypatch):
     monkeypatch.setattr(prebuilt, "parts_of", lambda target: islice(everyone(target), 3))
     finished = []
     levels = [tmp_path / "one", tmp_path / "two"]
-    entries, blobs = prebuilt.fill(levels[0], {}, 2, finished.append)
+    pool = ThreadPoolExecutor(2)
+    entries, blobs = prebuilt.fill(levels[0], {}, pool, finished.append)
     assert sum(finished) == len(entries) == 3 * len(targets.of_this_architecture())
-    assert prebuilt.fill(levels[1], {}, 2, finished.append) == (entries, blobs)
-    assert prebuilt.fill(levels[0], entries, 2, finished.append) == (entries, blobs)
+    assert prebuilt.fill(levels[1], {}, pool, finished.append) == (entries, blobs)
+    assert prebuilt.fill(levels[0], entries, pool, finished.append) == (entries, blobs)
     assert sum(finished) == 2 * len(entries)  # what is there is not compiled again
     prefill.write_level(levels[0], entries)
     level, target = cache.Level(levels[0], writable=False), targets.current()
