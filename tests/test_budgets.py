@@ -65,7 +65,7 @@ PACKAGE_LINES = {
     "driver": 2340,
     "func": 270,
     "fx": 13476,
-    "ir": 5160,
+    "ir": 5173,
     "jit": 6073,
     "language": 1441,
     "library": 3408,

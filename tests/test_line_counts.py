@@ -8,7 +8,7 @@ from tools import line_counts
 # compiles in the background, kernels as bytes, prebuilt kernels for every target, plans of both
 # tiers. The baseline tier itself is a new part and has a number of its own.
 CORE_LINES = 39_600
-BASELINE_LINES = 2_000
+BASELINE_LINES = 2_430  # 2,000 before programs had a text, which prints, reads and quotes them
 TOLERANCE = 0.03  # of the numbers on the page
 
 

@@ -307,10 +307,11 @@ def _compiled_text(state: State) -> str:
 
 def _execution_text(state: State) -> str:
     with importing:
+        from flambeau.compiler.baseline.text import program_lines
         from flambeau.ir.plan_grammar import print_execution
 
-    symbols = len(state.graph.symbols)
-    return print_execution(state.execution, symbols if state.registers is None else state.registers)
+    first = len(state.graph.symbols) if state.registers is None else state.registers
+    return print_execution(state.execution, first, program_lines)
 
 
 # ------------------------------------------------------------------------------- stages

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from flambeau.compiler.baseline.text import verify as verify_program
 from flambeau.compiler.schedule.fusion_roots import kind_of
 from flambeau.ir.graph_grammar import provided_symbols, quoted, verify_graph
 from flambeau.ir.kernel_grammar import verify as verify_kernel
@@ -144,9 +145,10 @@ def _printed(state: State) -> None:
 
 
 def _compiled(state: State) -> None:
-    """Every kernel has an address and a name, or a block program."""
+    """Every kernel has an address and a name, or a block program that the core accepts."""
     for text in state.kernels:
         if text in state.programs:
+            verify_program(state.programs[text])
             continue
         if not state.addresses.get(text) or not state.symbols.get(text):
             _fail("compile", "a kernel has no address", text, "kernel")

@@ -13,9 +13,10 @@
     buffer      := "buffer" number ":" ( ("input" | "output" | "generator") index
                  | "temporary" register "in launches" first "to" last | "error" kind message )
     launch      := "launch" number ":" ("kernel" | "program" | routine) name  buffers  offsets
-                   sizes  scalars  registers  packing?
+                   sizes  scalars  registers  packing?  block program?
 
-A register is `r` and its number; those of an execution follow those of its plan. `verify_plan`
+A block program is indented below its launch; `compiler/baseline/text.py` has its grammar. A
+register is `r` and its number; those of an execution follow those of its plan. `verify_plan`
 checks that every register is computed before it is read, that slots and positions exist, and that
 temporaries live while launches use them; it quotes the lines around what is wrong.
 """
@@ -27,6 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from flambeau.ir.graph_grammar import quoted
 from flambeau.ir.plan import (
     ERRORS,
+    BlockProgram,
     Buffer,
     Execution,
     Instruction,
@@ -38,7 +40,8 @@ from flambeau.ir.plan import (
 from flambeau.ir.size_program import Opcode
 
 Line = tuple[str, str | None]  # its text, and what is wrong with it
-_SYMBOLS = {
+ProgramLines = Callable[[BlockProgram], Iterable[str]]  # prints block programs
+SYMBOLS = {
     Opcode.ADD: "+", Opcode.SUB: "-", Opcode.MUL: "*", Opcode.FLOORDIV: "//", Opcode.MOD: "%",
     Opcode.MIN: "min", Opcode.MAX: "max", Opcode.EQ: "==", Opcode.NE: "!=", Opcode.LT: "<",
     Opcode.LE: "<=", Opcode.AND: "and", Opcode.OR: "or",
@@ -51,15 +54,22 @@ class PlanError(ValueError):
     """A plan breaks the grammar; the message quotes the place."""
 
 
-def print_plan(spec: PlanSpec, execution: Execution | None = None) -> str:
-    """A plan, and its compiled launches, as text."""
-    return "\n".join(text for text, _ in _plan_lines(spec, execution)) + "\n"
+def print_plan(
+    spec: PlanSpec, execution: Execution | None = None, programs: ProgramLines | None = None
+) -> str:
+    """A plan, and its compiled launches, as text.
+
+    Args:
+        spec, execution: the plan.
+        programs: prints block programs; None: they are left out.
+    """
+    return "\n".join(text for text, _ in _plan_lines(spec, execution, programs)) + "\n"
 
 
-def print_execution(execution: Execution, first: int) -> str:
+def print_execution(execution: Execution, first: int, programs: ProgramLines | None = None) -> str:
     """An execution as text; `first` is the register that its first instruction writes."""
     spec = PlanSpec("", first, 0, (), 0)
-    return "\n".join(text for text, _ in _execution_lines(spec, execution)) + "\n"
+    return "\n".join(text for text, _ in _execution_lines(spec, execution, programs)) + "\n"
 
 
 def verify_plan(spec: PlanSpec, execution: Execution | None = None) -> None:
@@ -74,7 +84,9 @@ def verify_plan(spec: PlanSpec, execution: Execution | None = None) -> None:
 # ------------------------------------------------------------------------------- plans
 
 
-def _plan_lines(spec: PlanSpec, execution: Execution | None) -> Iterator[Line]:
+def _plan_lines(
+    spec: PlanSpec, execution: Execution | None, programs: ProgramLines | None = None
+) -> Iterator[Line]:
     counts = (spec.symbols, spec.tensors, spec.numbers, spec.generators)
     yield (
         "plan {}: {} symbols, {} tensors, {} numbers, {} generators".format(spec.name, *counts),
@@ -89,7 +101,7 @@ def _plan_lines(spec: PlanSpec, execution: Execution | None) -> Iterator[Line]:
         yield f"output {number}: {_output(output)}{hidden}", _wrong_output(spec, output, registers)
     yield from _attributes(spec, registers)
     if execution is not None:
-        yield from _execution_lines(spec, execution)
+        yield from _execution_lines(spec, execution, programs)
 
 
 def _instructions(program: Sequence[Instruction], first: int) -> Iterator[Line]:
@@ -101,7 +113,7 @@ def _instructions(program: Sequence[Instruction], first: int) -> Iterator[Line]:
         elif code == Opcode.NOT:
             yield f"r{register} = not r{a}", _range("register", [a], register)
         else:
-            text = f"r{register} = r{a} {_SYMBOLS[Opcode(code)]} r{b}"
+            text = f"r{register} = r{a} {SYMBOLS[Opcode(code)]} r{b}"
             yield text, _range("register", [a, b], register)
 
 
@@ -201,7 +213,9 @@ def _wrong_source(source: Source, limits: dict[str, int]) -> str | None:
 # ------------------------------------------------------------------------------- executions
 
 
-def _execution_lines(spec: PlanSpec, execution: Execution) -> Iterator[Line]:
+def _execution_lines(
+    spec: PlanSpec, execution: Execution, programs: ProgramLines | None = None
+) -> Iterator[Line]:
     first = spec.symbols + len(spec.program)
     registers = first + len(execution.program)
     yield "execution:", None
@@ -212,6 +226,8 @@ def _execution_lines(spec: PlanSpec, execution: Execution) -> Iterator[Line]:
     for number, launch in enumerate(execution.launches):
         wrong = _wrong_launch(spec, execution, number, registers)
         yield f"launch {number}: {_launch(launch)}", wrong
+        if launch.program is not None and programs is not None:
+            yield from ((f"    {line}", None) for line in programs(launch.program))
     if execution.written:
         wrong = _range("slot", execution.written, spec.tensors)
         yield f"written {list(execution.written)}", wrong

@@ -85,11 +85,11 @@ struct Contents {
 
 class Checker {
  public:
-  Checker(const BlockProgram& program, const BlockNames& names)
-      : program_(program), names_(names), contents_(program.registers.size()) {}
+  Checker(const BlockProgram& program, const BlockNames& names, BlockPlace* place)
+      : program_(program), names_(names), place_(place), contents_(program.registers.size()) {}
 
   bool header() const;
-  bool sizes() const;
+  bool sizes();
   bool run();
 
  private:
@@ -167,6 +167,7 @@ class Checker {
 
   const BlockProgram& program_;
   const BlockNames& names_;
+  BlockPlace* place_;
   std::vector<Contents> contents_;
   std::vector<bool> used_ = std::vector<bool>(program_.states.size());  // states
 };
@@ -196,9 +197,10 @@ bool Checker::header() const {
   return true;
 }
 
-bool Checker::sizes() const {
+bool Checker::sizes() {
   const SizeProgram& code = program_.code;
   for (size_t k = 0; k < code.code.size(); ++k) {
+    *place_ = {"size", static_cast<int32_t>(k)};
     const SizeInstruction& instruction = code.code[k];
     const auto op = static_cast<int>(instruction.op);
     if (op < 0 || op > static_cast<int>(SizeOp::Not)) return wrong("size instruction");
@@ -214,11 +216,13 @@ bool Checker::sizes() const {
 }
 
 bool Checker::run() {
+  *place_ = {};
   const auto count = static_cast<int32_t>(program_.instructions.size());
   if (program_.prologue < 0 || program_.prologue > count) return wrong("prologue");
   if (!section(Section::Prologue, 0, program_.prologue)) return false;
-  for (const BlockStatement& each : program_.statements) {
-    if (!statement(each)) return false;
+  for (size_t k = 0; k < program_.statements.size(); ++k) {
+    *place_ = {"statement", static_cast<int32_t>(k)};
+    if (!statement(program_.statements[k])) return false;
   }
   return true;
 }
@@ -248,6 +252,7 @@ bool Checker::statement(const BlockStatement& statement) {
 
 bool Checker::section(Section section, int32_t begin, int32_t end) {
   for (int32_t k = begin; k < end; ++k) {
+    *place_ = {"instruction", k};
     const BlockInstruction& i = program_.instructions[static_cast<size_t>(k)];
     const bool fine = in_section(section, i.code) &&
                       (i.code == BlockCode::Call ? call(i, k + 1 == end) : instruction(i));
@@ -443,8 +448,8 @@ bool Checker::scan(const BlockInstruction& i) {
 
 }  // namespace
 
-bool check_block_program(const BlockProgram& program, const BlockNames& names) {
-  Checker checker(program, names);
+bool check_block_program(const BlockProgram& program, const BlockNames& names, BlockPlace* place) {
+  Checker checker(program, names, place);
   return checker.header() && checker.sizes() && checker.run();
 }
 

@@ -24,7 +24,7 @@ struct BlockNames {
 };
 
 // Whether a program stays inside its registers, states and resident vectors, whatever its sizes
-// are. False + exception.
-bool check_block_program(const BlockProgram& program, const BlockNames& names);
+// are. False + exception; `place` is then what was refused.
+bool check_block_program(const BlockProgram& program, const BlockNames& names, BlockPlace* place);
 
 }  // namespace fb

@@ -153,11 +153,13 @@ bool read_states(Words* words, BlockNames* names, BlockProgram* program) {
   return true;
 }
 
-bool read_statements(Words* words, BlockNames* names, BlockProgram* program) {
+bool read_statements(Words* words, BlockNames* names, BlockProgram* program, BlockPlace* place) {
   program->instructions.resize(static_cast<size_t>(words->count(14)));
-  for (BlockInstruction& instruction : program->instructions) {
-    if (!read_instruction(words, names, &instruction)) return false;
+  for (size_t k = 0; k < program->instructions.size(); ++k) {
+    *place = {"instruction", static_cast<int32_t>(k)};
+    if (!read_instruction(words, names, &program->instructions[k])) return false;
   }
+  *place = {};
   program->prologue = words->next();
   program->statements.resize(static_cast<size_t>(words->count(4)));
   for (BlockStatement& statement : program->statements) {
@@ -169,7 +171,7 @@ bool read_statements(Words* words, BlockNames* names, BlockProgram* program) {
   return true;
 }
 
-bool read_words(Words* words, BlockNames* names, BlockProgram* program) {
+bool read_words(Words* words, BlockNames* names, BlockProgram* program, BlockPlace* place) {
   if (words->next() != kVersion) return wrong("version");
   program->form = static_cast<BlockForm>(words->next());
   program->tiled = words->next() != 0;
@@ -193,13 +195,32 @@ bool read_words(Words* words, BlockNames* names, BlockProgram* program) {
   read_sizes(words, &program->code);
   read_numbers(words, &program->registers);
   read_numbers(words, &program->resident);
-  return read_states(words, names, program) && read_statements(words, names, program) &&
+  return read_states(words, names, program) && read_statements(words, names, program, place) &&
          (words->complete() || wrong("length"));
 }
 
+// What is wrong with a program: (error, part, number); None: nothing.
+PyObject* fault(PyObject*, PyObject* record) {
+  BlockPlace place;
+  if (read_block_program(record, &place)) Py_RETURN_NONE;
+  if (!PyErr_ExceptionMatches(PyExc_ValueError)) return nullptr;
+  PendingError error;
+  return Py_BuildValue("(Osi)", error.value(), place.part, place.number);
+}
+
+PyMethodDef methods[] = {
+    {"block_program_fault", fault, METH_O,
+     "What is wrong with a block program: (error, part, number); None: nothing."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
 }  // namespace
 
-std::shared_ptr<const BlockProgram> read_block_program(PyObject* record) {
+bool init_block_programs(PyObject* module) { return PyModule_AddFunctions(module, methods) == 0; }
+
+std::shared_ptr<const BlockProgram> read_block_program(PyObject* record, BlockPlace* place) {
+  BlockPlace own;
+  if (!place) place = &own;
   PyObject* names = record_field(record, "functions");
   PyObject* bytes = names ? record_field(record, "words") : nullptr;
   BlockNames table;
@@ -209,7 +230,8 @@ std::shared_ptr<const BlockProgram> read_block_program(PyObject* record) {
   if (PyBytes_AsStringAndSize(bytes, &text, &length) < 0) return nullptr;
   auto program = std::make_shared<BlockProgram>();
   Words words(text, length);
-  if (!read_words(&words, &table, program.get()) || !check_block_program(*program, table)) {
+  if (!read_words(&words, &table, program.get(), place) ||
+      !check_block_program(*program, table, place)) {
     return nullptr;
   }
   assign_offsets(program.get());

@@ -91,11 +91,36 @@ struct BlockProgram {
   int64_t resident_elements(const int64_t* n) const;
 };
 
-// Reads a BlockProgram of ir/plan.py. Null + exception.
-std::shared_ptr<const BlockProgram> read_block_program(PyObject* record);
+// A part of a program: "program", or a numbered "size", "instruction" or "statement".
+struct BlockPlace {
+  const char* part = "program";
+  int32_t number = 0;
+};
+
+// Reads a BlockProgram of ir/plan.py. Null + exception; `place`, if any, is then what was refused.
+std::shared_ptr<const BlockProgram> read_block_program(PyObject* record,
+                                                       BlockPlace* place = nullptr);
+bool init_block_programs(PyObject* module);
 // Runs chunks [begin, end), as a kernel does; its address is before the sizes, n[-1],
 // and before that the elements of its resident vectors, n[-2].
 void run_block_program(char* const* p, const int64_t* n, const Scalar* x, int64_t begin,
                        int64_t end, char* scratch);
+
+// What an instruction computed or stored for a block, in value form.
+struct BlockStep {
+  int32_t instruction;
+  const char* values;  // null: none yet, of a reduction that goes on
+  int32_t width;       // bytes of an element
+  int64_t count;       // elements; 1 where all of the block are equal
+  int64_t rows, columns, first_row, first_column;
+  const int64_t* axes;  // values of the row axes
+};
+struct BlockObserver {
+  void (*step)(void* context, const BlockStep& step);
+  void* context;
+};
+// The same, with a call after every instruction.
+void step_block_program(char* const* p, const int64_t* n, const Scalar* x, int64_t begin,
+                        int64_t end, char* scratch, const BlockObserver& observer);
 
 }  // namespace fb

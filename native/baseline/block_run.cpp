@@ -30,6 +30,7 @@ struct Run {
   bool one_block = false;                // it has all of w: reductions need no state
   bool across = false;                   // a column or scan kernel
   int64_t resident_elements = 0;         // of a resident vector
+  const BlockObserver* observer = nullptr;
 
   char* own(int32_t number) const { return scratch + program.register_offsets[number]; }
   char* state(int32_t number) const { return scratch + program.state_offsets[number]; }
@@ -395,13 +396,35 @@ void read_scalar(Run* run, const BlockInstruction& i) {
   }
 }
 
-void execute(Run* run, int32_t begin, int32_t end) {
+// Calls the observer; `done`: the instruction has a result.
+void observe(const Run& run, const BlockInstruction& i, bool done) {
+  const int32_t number = i.dst >= 0 ? i.dst : i.a;  // of a store what it stored
+  const bool equal = i.code == BlockCode::Expand && run.narrow[i.dst];
+  const int64_t rows = i.level & kAlongS ? run.s : 1, columns = i.level & kAlongW ? run.w : 1;
+  const BlockStep step{static_cast<int32_t>(&i - run.program.instructions.data()),
+                       done ? run.at[number] : nullptr,
+                       run.program.registers[number],
+                       equal ? 1 : rows * columns,
+                       rows,
+                       columns,
+                       run.s0,
+                       run.w0,
+                       run.sizes + run.program.sizes};
+  run.observer->step(run.observer->context, step);
+}
+
+bool goes_on(const Run& run, const BlockInstruction& i) {
+  return i.code == BlockCode::Columns || (i.code == BlockCode::Reduce && !run.one_block);
+}
+
+template <bool kObserved>
+void execute_all(Run* run, int32_t begin, int32_t end) {
   const BlockInstruction* const list = run->program.instructions.data();
   for (const BlockInstruction* i = list + begin; i < list + end; ++i) {
     switch (i->code) {
       case BlockCode::Call: {
         char* to = nullptr;
-        if (i->x[0] && (to = direct(*run, i[1]))) {
+        if (!kObserved && i->x[0] && (to = direct(*run, i[1]))) {
           call(run, *i, to);
           ++i;
         } else {
@@ -467,7 +490,15 @@ void execute(Run* run, int32_t begin, int32_t end) {
         scan(run, *i);
         break;
     }
+    if constexpr (kObserved) observe(*run, *i, !goes_on(*run, *i));
   }
+}
+
+void execute(Run* run, int32_t begin, int32_t end) {
+  if (run->observer) [[unlikely]] {
+    return execute_all<true>(run, begin, end);
+  }
+  execute_all<false>(run, begin, end);
 }
 
 // Results of reductions after the last block.
@@ -485,6 +516,7 @@ void conclude(Run* run, const BlockStatement& statement, int64_t extent) {
       const int64_t numbers[] = {run->w, extent};
       i.g(operands, numbers);
     }
+    if (run->observer && goes_on(*run, i)) observe(*run, i, true);
   }
 }
 
@@ -650,8 +682,10 @@ int64_t BlockProgram::resident_elements(const int64_t* n) const {
   return (longest + 63) / 64 * 64;
 }
 
-void run_block_program(char* const* p, const int64_t* n, const Scalar* x, int64_t begin,
-                       int64_t end, char* scratch) {
+namespace {
+
+void run_chunks(char* const* p, const int64_t* n, const Scalar* x, int64_t begin, int64_t end,
+                char* scratch, const BlockObserver* observer) {
   const auto& program = *reinterpret_cast<const BlockProgram*>(n[-1]);
   Run run{program,
           p,
@@ -668,6 +702,7 @@ void run_block_program(char* const* p, const int64_t* n, const Scalar* x, int64_
   if (!program.resident.empty()) run.resident_elements = n[-2];
   const bool across = program.form == BlockForm::Column || program.form == BlockForm::Scan;
   run.across = across;
+  run.observer = observer;
   if (indexes_nothing(run)) return;
   run_prologue(&run);
   if (program.form == BlockForm::Map && program.rows.empty()) {
@@ -690,6 +725,18 @@ void run_block_program(char* const* p, const int64_t* n, const Scalar* x, int64_
   if (across) return column_chunks(&run, rows, row, stop);
   if (program.tiled) return tiled_chunks(&run, rows, row, stop);
   map_or_row_chunks(&run, rows, row, stop);
+}
+
+}  // namespace
+
+void run_block_program(char* const* p, const int64_t* n, const Scalar* x, int64_t begin,
+                       int64_t end, char* scratch) {
+  run_chunks(p, n, x, begin, end, scratch, nullptr);
+}
+
+void step_block_program(char* const* p, const int64_t* n, const Scalar* x, int64_t begin,
+                        int64_t end, char* scratch, const BlockObserver& observer) {
+  run_chunks(p, n, x, begin, end, scratch, &observer);
 }
 
 }  // namespace fb

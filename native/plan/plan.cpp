@@ -145,7 +145,7 @@ PyObject* get_launches(PyObject* self, void*) {
 
 PyObject* py_text(PyObject* self, PyObject*) {
   const Plan* plan = reinterpret_cast<Plan*>(self);
-  return call_helper("flambeau.ir.plan_grammar", "print_plan", plan->spec,
+  return call_helper("flambeau.compiler.baseline.text", "plan_text", plan->spec,
                      or_none(record_of(plan)));
 }
 

@@ -9,6 +9,7 @@
 #include "baseline/block_program.h"
 #include "call/op_internal.h"
 #include "device/devices.h"
+#include "plan/plan_watch.h"
 #include "plan/prepacked.h"
 #include "plan/tier.h"
 #include "routines/routines_python.h"
@@ -300,6 +301,15 @@ const char* run_launches(const BoundLaunch* bound, size_t count, LaunchClock* cl
 
 __attribute__((noinline)) const char* run_profiled(const Execution& run, const BoundLaunch* bound,
                                                    size_t count, ErrorKind* kind) {
+  if (launch_watcher) {
+    const char* error = nullptr;
+    for (size_t i = 0; i < count && !error; ++i) {
+      error =
+          run_watched({run.instance, bound[i].ready, bound[i].pointers, bound[i].scalars}, kind);
+    }
+    return error;
+  }
+  if (!profiling()) return run_launches(bound, count, nullptr, kind);  // another thread watches
   SmallArray<LaunchClock, 4> clocks(count);
   if (!clocks.get()) return kNoMemory;
   ProfiledBody routine{nullptr, nullptr, bound->ready->launch->name.c_str(), clocks.get()};
@@ -600,7 +610,8 @@ bool execute(Instance* instance, const Call& call, PyObject* const* outputs) {
   const Plan* plan = instance->plan;
   const PlanCode* code = instance->code;
   std::vector<int64_t> buffer_bytes;
-  if (profiling()) [[unlikely]] {
+  if (observing()) [[unlikely]] {
+    watch_call(call, outputs);
     buffer_bytes = bytes_of_buffers(instance, call, outputs);
   }
   size_t error_count = 0;
@@ -767,7 +778,7 @@ bool plan_run(Instance* instance, const Call& call, PyObject** outputs) {
   if (!instance->code && !instance_prepare(instance)) return false;
   if (!make_outputs_at(instance, call, Device{}, outputs)) return false;
   if (dry_run || instance->ready.empty()) return true;
-  const bool simple = instance->simple && !profiling();  // the straight path takes no times
+  const bool simple = instance->simple && !observing();  // the straight path takes no times
   if (simple ? run_simple(instance, call, outputs) : run_general(instance, call, outputs)) {
     return true;
   }

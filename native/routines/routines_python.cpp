@@ -29,13 +29,9 @@ bool call_with_views(const RoutineContext& c) {
 }
 const char* call_python_routine(const RoutineContext& c) {
   const PyGILState_STATE state = PyGILState_Ensure();
-  const bool fine = call_with_views(c);
-  if (!fine) {
-    for (PyObject*& part : raised) drop(part);
-    PyErr_Fetch(&raised[0], &raised[1], &raised[2]);
-  }
+  const char* error = call_with_views(c) ? nullptr : raised_in_python();
   PyGILState_Release(state);
-  return fine ? nullptr : kRaisedInPython;
+  return error;
 }
 
 const RoutineRegistration registration{
@@ -44,6 +40,12 @@ const RoutineRegistration registration{
 }  // namespace
 
 const char* const kRaisedInPython = "raised in Python";
+
+const char* raised_in_python() {
+  for (PyObject*& part : raised) drop(part);
+  PyErr_Fetch(&raised[0], &raised[1], &raised[2]);
+  return kRaisedInPython;
+}
 
 void raise_from_python() {
   PyErr_Restore(raised[0], raised[1], raised[2]);

@@ -91,8 +91,11 @@ int64_t thread_number() {
 #endif
 }
 
+// While threads hold the GIL. Whether launches are watched is none of a profile's business.
+void set_flags(uint32_t flags) { profile_flags.store(flags | (profile_flags.load() & kWatching)); }
+
 void forget_profile() {  // in a forked child: its parent's profile is none of its business
-  profile_flags.store(0);
+  set_flags(0);
   auto* fresh = new Registry();
   fresh->session.store(registry.load()->session.load() + 1);  // its open ranges are strangers here
   registry.store(fresh);
@@ -195,6 +198,14 @@ int64_t profile_now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
+}
+
+void set_watching(bool on) {
+  if (on) {
+    profile_flags.fetch_or(kWatching);
+  } else {
+    profile_flags.fetch_and(~uint32_t{kWatching});
+  }
 }
 
 EventPlace profile_begin(EventKind kind, const char* name) {
@@ -371,7 +382,7 @@ PyObject* profile_start(PyObject*, PyObject* argument) {
   all->held.store(0);
   all->running = true;
   all->flags = static_cast<uint32_t>(flags) | kProfileOn;
-  profile_flags.store(all->flags);
+  set_flags(all->flags);
   Py_RETURN_NONE;
 }
 
@@ -379,7 +390,7 @@ PyObject* profile_start(PyObject*, PyObject* argument) {
 PyObject* profile_stop(PyObject*, PyObject*) {
   Registry* const all = the_registry();
   const int64_t now = profile_now();
-  profile_flags.store(0);
+  set_flags(0);
   all->running = false;
   size_t dropped = 0;
   auto taken = take_events(all, &dropped);
@@ -404,7 +415,7 @@ PyObject* profile_pause(PyObject*, PyObject* argument) {
   const int pause = PyObject_IsTrue(argument);
   if (pause < 0) return nullptr;
   Registry* const all = the_registry();
-  if (all->running) profile_flags.store(pause ? 0 : all->flags);
+  if (all->running) set_flags(pause ? 0 : all->flags);
   Py_RETURN_NONE;
 }
 

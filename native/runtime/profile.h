@@ -9,9 +9,14 @@ enum ProfileFlag : uint32_t {
   kProfileShapes = 2,  // shapes and dtypes of an op's arguments
   kProfileStacks = 4,  // the Python frames of ops and ranges
   kProfileMemory = 8,  // blocks that are allocated and released
+  kWatching = 16,      // no profile: a thread watches launches (plan/plan_watch.h)
 };
 extern std::atomic<uint32_t> profile_flags;
-inline bool profiling() { return profile_flags.load(std::memory_order_relaxed) != 0; }
+inline bool observing() { return profile_flags.load(std::memory_order_relaxed) != 0; }
+inline bool profiling() {
+  return (profile_flags.load(std::memory_order_relaxed) & ~uint32_t{kWatching}) != 0;
+}
+void set_watching(bool on);
 
 // flambeau/autograd/profiler_collect.py uses the same numbers.
 enum class EventKind : uint8_t {

@@ -10,8 +10,9 @@ import pytest
 
 import flambeau as torch
 from flambeau import _core
+from flambeau.compiler.baseline.text import plan_text
 from flambeau.ir.plan import packed, unpacked_execution, unpacked_spec
-from flambeau.ir.plan_grammar import print_plan, verify_plan
+from flambeau.ir.plan_grammar import verify_plan
 
 X = torch.arange(24.0).reshape(2, 3, 4)
 CALLS: dict[str, Callable[[Any], Any]] = {
@@ -55,9 +56,9 @@ def test_every_plan(name: str, compiled: bool) -> None:
         spec, execution = plan.spec, plan.execution
         verify_plan(spec, execution)
         text = plan.text()
-        assert text == print_plan(spec, execution)
+        assert text == plan_text(spec, execution)
         assert text.startswith(f"plan {plan.name}: ")
         assert ("execution:" in text) == plan.compiled == (execution is not None)
         stored = None if execution is None else execution._replace(keepalive=())
         again = None if stored is None else unpacked_execution(packed(stored))
-        assert print_plan(unpacked_spec(packed(spec)), again) == text
+        assert plan_text(unpacked_spec(packed(spec)), again) == text

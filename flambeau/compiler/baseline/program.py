@@ -2,7 +2,7 @@
 
 `Instruction` is one step. `pack` writes a program as the 32-bit words that the core reads and
 checks (`native/baseline/block_program.cpp`): a list is its length, then its items. A 64-bit number
-is two words, the low one first.
+is two words, the low one first. `unpack` is its inverse; `text.py` prints what it returns.
 """
 
 from __future__ import annotations
@@ -142,6 +142,79 @@ def _pack_statements(draft: Draft, functions: dict[str, int], words: list[int]) 
     words += [len(draft.prologue), len(draft.statements), *bounds]
 
 
+# ------------------------------------------------------------------------------- reading
+
+
+class _Words:
+    """The words of a program, and the names that they refer to, one after the other."""
+
+    def __init__(self, program: BlockProgram) -> None:
+        words = array("i")
+        words.frombytes(program.words)
+        self.left = iter(words)
+        self.names = program.functions
+
+    def next(self) -> int:
+        """The next word.
+
+        Raises:
+            ValueError: there is none.
+        """
+        word = next(self.left, None)
+        if word is None:
+            raise ValueError("[block program] it ends too early\nhint: pack it again")
+        return word
+
+    def several(self, count: int) -> list[int]:
+        """So many words."""
+        return [self.next() for _ in range(count)]
+
+    def name(self, number: int) -> str:
+        """The name of a function; "" for -1."""
+        return "" if number < 0 else self.names[number]
+
+
+def unpack(program: BlockProgram) -> Draft:
+    """The program as instructions; those of `pack`, with all operands and numbers.
+
+    Raises:
+        ValueError: the words end too early, or a code is unknown.
+        IndexError: a function, or a form, is unknown.
+    """
+    words = _Words(program)
+    _, form, tiled, spans, sizes, scalars, fixed, inner, moves, reduce = words.several(10)
+    draft = Draft(FORMS[form], bool(tiled), bool(spans), sizes, scalars)
+    draft.fixed, draft.inner, draft.inner_moves, draft.reduce = fixed, inner, bool(moves), reduce
+    draft.rows = words.several(words.next())
+    draft.parameters = [(words.next(), bool(words.next())) for _ in range(words.next())]
+    for _ in range(words.next()):
+        operation, low, high, b = words.several(4)
+        draft.code.append((operation, (high << 32) | (low & 0xFFFFFFFF), b))
+    draft.registers = words.several(words.next())
+    draft.resident = words.several(words.next())
+    draft.states = [words.name(number) for number in words.several(words.next())]
+    _unpack_statements(draft, words)
+    return draft
+
+
+def _unpack_statements(draft: Draft, words: _Words) -> None:
+    instructions = []
+    for _ in range(words.next()):
+        code, level, result, *others = words.several(14)
+        names = [words.name(number) for number in others[8:]]
+        while names and not names[-1]:
+            names.pop()
+        step = Instruction(CODES[code], level, result, tuple(others[:3]))
+        step.numbers, step.functions = tuple(others[3:8]), tuple(names)
+        instructions.append(step)
+    prologue, count = words.several(2)
+    draft.prologue = instructions[:prologue]
+    for _ in range(count):
+        once, before, body, end = words.several(4)
+        statement = Statement(instructions[before:body], instructions[body:end], bool(once))
+        draft.statements.append(statement)
+
+
 def _padded(numbers: Sequence[int], length: int) -> list[int]:
     return [*numbers, *[-1] * (length - len(numbers))]
 
@@ -153,5 +226,5 @@ def _signed(number: int) -> int:
 
 __all__ = [
     "ALONG_S", "ALONG_W", "BOTH", "CODES", "FORMS", "NONE", "Draft", "Instruction", "Numbers",
-    "Statement", "pack",
+    "Statement", "pack", "unpack",
 ]  # fmt: skip
