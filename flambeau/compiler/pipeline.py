@@ -453,11 +453,7 @@ def _keys(kernels: list[Kernel]) -> list[tuple[str, ...]]:
     with importing:
         from flambeau.compiler import codegen, toolchain
 
-    identities = [codegen._prefilled_identity()]
-    try:
-        identities.append(toolchain.find().identity)
-    except RuntimeError:  # they came with the package
-        pass
+    identities = [codegen._prefilled_identity(), toolchain.identity()]
     target = targets.current()
     return [
         tuple(codegen.key_of(kernel, target, i) for i in identities if i is not None)

@@ -230,7 +230,22 @@ def _fail() -> None:
 def _next() -> list[Job]:
     """The jobs to be compiled now; empty: none."""
     _queue(_hot())
-    return _take()
+    while (jobs := _take()) and not _has_compiler():
+        _answer(jobs, [False] * len(jobs))
+    return jobs
+
+
+@functools.cache
+def _has_compiler() -> bool:
+    """Whether there is a C compiler; where there is none, a line says so, once."""
+    with importing:
+        from flambeau.compiler import toolchain
+
+    if toolchain.stamp():
+        return True
+    text = "no C compiler found: programs run, but their operations are not fused"
+    debug.show(0, f"{text}; `{toolchain.INSTALL}` brings one")
+    return False
 
 
 def _contents(job: Job) -> list[bytes]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 LINK_FLAGS = ("-shared", "-nostartfiles", "-w", "-x", "c", "-")
 OBJECT_FLAGS = ("-c", "-w", "-x", "c", "-")
+INSTALL = "pip install flambeau[compiler]"
 
 
 class CompileError(RuntimeError):
@@ -130,13 +131,18 @@ def find() -> Compiler:
         chosen = settings.get("CC")
         raise RuntimeError(
             f"[codegen] no C compiler found{f': {chosen}' if chosen else ''}\n"
-            "hint: `pip install ziglang`, or install gcc or clang, or set FLAMBEAU_CC"
+            f"hint: `{INSTALL}`, or install gcc or clang, or set FLAMBEAU_CC"
         )
     command, file = located
     identity = _identity(command, file)
     if "ziglang" not in command:
         identity = " ".join((identity, *command[1:]))
     return Compiler(command, identity)
+
+
+def identity() -> str | None:
+    """Returns the compiler's identity; None where there is no compiler."""
+    return None if _locate() is None else find().identity
 
 
 def stamp() -> str:

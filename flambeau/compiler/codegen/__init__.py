@@ -158,7 +158,8 @@ def _from_cache(kernel: Kernel, target: Target) -> bool:
         if identity is not None and _load(prefilled, kernel, target, identity):
             cache.statistics.prefilled_hits += 1
             return True
-    if _load(cache.user_level(), kernel, target, toolchain.find().identity):
+    identity = toolchain.identity()
+    if identity is not None and _load(cache.user_level(), kernel, target, identity):
         cache.statistics.hits += 1
         return True
     cache.statistics.misses += 1
