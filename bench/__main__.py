@@ -8,6 +8,7 @@ import sys
 PARTS = (
     "dispatch",
     "first_call",
+    "first_step",
     "throughput",
     "rest",
     "products",
