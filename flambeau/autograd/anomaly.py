@@ -1,13 +1,15 @@
 """Anomaly mode: says which line of the forward pass made the operation whose backward went wrong.
 
 While it is on, every node stores the stack of the call that made it. A backward that raises, or a
-gradient with NaN in it, is reported with that stack.
+gradient with NaN in it, is reported with that stack. A node that gave a NaN runs again, step by
+step, so that the error names the primitive and the element at which the NaN arose.
 """
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import _core
@@ -112,8 +114,13 @@ class detect_anomaly:  # noqa: N801 - PyTorch's name
         _apply(*self._before)
 
 
-def check_gradients(node: Any, gradients: Sequence[Any]) -> None:
+def check_gradients(node: Any, gradients: Sequence[Any], incoming: Sequence[Any]) -> None:
     """Called by the engine after each node while anomaly mode is on.
+
+    Args:
+        node: the node.
+        gradients: its results.
+        incoming: the gradients that it took.
 
     Raises:
         RuntimeError: a gradient holds NaN.
@@ -128,11 +135,57 @@ def check_gradients(node: Any, gradients: Sequence[Any]) -> None:
         if bad:
             raise RuntimeError(
                 f"[backward] Function '{node.name()}' returned nan values in its {index}th output."
+                f"{_origin_text(node, index, grad, incoming)}"
                 "\nhint: the warning above shows the line of the forward pass"
             )
 
 
-def report_error(node: Any, _results: object) -> None:
+def _origin_text(node: Any, index: int, gradient: Any, incoming: Sequence[Any]) -> str:
+    """The operation that made the first NaN, which the node shows when it runs again, step by step.
+
+    A failure of this search is none of the user's: then the text is empty.
+    """
+    from flambeau.compiler.nan_origin import find_nan
+
+    with _paused(), _core.no_grad():
+        position = _first_nan(gradient)
+        try:
+            origin = find_nan(lambda: [_holds_nan(x) for x in _core.apply_again(node, incoming)])
+        except Exception:
+            return f" The first is element {position} of it."
+    text = f" The first is element {position} of it."
+    if origin is None:
+        return f"{text} No kernel made it: a saved value or an incoming gradient has NaN already."
+    return f"{text} It arose in {origin}."
+
+
+@contextlib.contextmanager
+def _paused() -> Iterator[None]:
+    """Inside, the engine reports nothing: the search runs nodes itself."""
+    before = _State.enabled, _State.check_nan
+    _apply(False, False)
+    try:
+        yield
+    finally:
+        _apply(*before)
+
+
+def _holds_nan(tensor: Any) -> bool:
+    """Whether there is a NaN; makes recorded calls run."""
+    return tensor is not None and bool((tensor != tensor).any())
+
+
+def _first_nan(tensor: Any) -> tuple[int, ...]:
+    """The index of the first NaN."""
+    position = int((tensor != tensor).reshape(-1).to(_core.int64).argmax())
+    index = []
+    for size in reversed(tensor.shape):
+        position, remainder = divmod(position, size)
+        index.append(remainder)
+    return tuple(reversed(index))
+
+
+def report_error(node: Any) -> None:
     """Called by the engine when a node failed: warns with the forward stack of the node."""
     stack = node.metadata.get(TRACEBACK_KEY)
     if stack is None:

@@ -15,7 +15,9 @@ _PUBLIC = {
     "explain": "flambeau.capture.regions",
     "is_compiling": "flambeau.capture.regions",
     "reset": "flambeau.capture.regions",
+    "find_nan": "flambeau.compiler.nan_origin",
     "stages": "flambeau.capture.stages",
+    "step": "flambeau.compiler.stepping",
     "wait": "flambeau.compiler.tiers",
     **dict.fromkeys(
         (

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flambeau.runtime import settings
 
@@ -47,12 +47,14 @@ class Report(NamedTuple):
         stage: name of the stage.
         milliseconds: that it took.
         text: makes the text of what it made.
+        state: what all stages so far made (`pipeline.State`).
     """
 
     program: str
     stage: str
     milliseconds: float
     text: Callable[[], str]
+    state: Any
 
 
 Watcher = Callable[[Report], None]

@@ -491,7 +491,7 @@ def _compiled(graph: Graph, registers: int | None, choose: Choose | None) -> Sta
 def _reports(state: State, listed: Sequence[Stage]) -> Iterator[debug.Report]:
     for stage, milliseconds in _run(state, listed):
         text = functools.partial(stage.text, state)
-        report = debug.Report(state.graph.name, stage.name, milliseconds, text)
+        report = debug.Report(state.graph.name, stage.name, milliseconds, text, state)
         for watcher in list(debug.watchers):
             watcher(report)
         yield report

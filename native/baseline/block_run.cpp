@@ -703,6 +703,7 @@ void run_chunks(char* const* p, const int64_t* n, const Scalar* x, int64_t begin
   const bool across = program.form == BlockForm::Column || program.form == BlockForm::Scan;
   run.across = across;
   run.observer = observer;
+  if (observer) std::fill_n(run.sizes + program.sizes, program.rows.size(), 0);  // of the prologue
   if (indexes_nothing(run)) return;
   run_prologue(&run);
   if (program.form == BlockForm::Map && program.rows.empty()) {

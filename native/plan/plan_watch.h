@@ -1,5 +1,5 @@
-// Launches that are watched: `compiler.step` (flambeau/compiler/step.py) sees each instruction of
-// block programs, and the operands of all other launches.
+// Launches that are watched: `compiler.step` (flambeau/compiler/stepping.py) sees each instruction
+// of block programs, and the operands of all other launches.
 #pragma once
 #include "core.h"
 

@@ -540,10 +540,12 @@ bool apply_observed(Node* node, Tensor** grads, Tensor** results) {
 }
 
 // ---------------------------------------------------------------- anomaly mode
-bool report_anomaly(const char* helper, Node* node, Tensor** results) {
+bool check_gradients(Node* node, Tensor** grads, Tensor** results) {
   if (!anomaly_recorder) return true;
-  const auto tuple = steal(results ? tuple_of(results, node->edge_count) : Py_NewRef(Py_None));
-  return static_cast<bool>(steal(call_helper("flambeau.autograd.anomaly", helper, node, tuple)));
+  const auto after = steal(tuple_of(results, node->edge_count));
+  const auto before = steal(tuple_of(grads, node->output_count));
+  return static_cast<bool>(
+      steal(call_helper("flambeau.autograd.anomaly", "check_gradients", node, after, before)));
 }
 
 }  // namespace
@@ -637,7 +639,7 @@ bool fit_gradient(const std::string& who, size_t index, const OutputMetadata& wa
 void report_failure(Node* node) {
   if (!anomaly_recorder) return;
   PendingError error;
-  if (!report_anomaly("report_error", node, nullptr)) PyErr_Clear();
+  if (!steal(call_helper("flambeau.autograd.anomaly", "report_error", node))) PyErr_Clear();
   error.restore();
 }
 
@@ -646,13 +648,35 @@ bool call_node(Node* node, Tensor** grads, Tensor** results, bool keep_graph) {
   if (extras && extras->prehooks && !run_node_prehooks(node, grads)) return false;
   const bool post = extras && extras->posthooks && PyObject_Length(extras->posthooks.get()) > 0;
   bool fine = post ? apply_observed(node, grads, results) : apply_node(node, grads, results);
-  fine = fine && fit_results(node, results) && report_anomaly("check_gradients", node, results);
+  fine = fine && fit_results(node, results) && check_gradients(node, grads, results);
   if (!fine) {
     report_failure(node);
     return false;
   }
   if (!keep_graph) node_release_saved(node);
   return true;
+}
+
+PyObject* node_apply_again(PyObject* object, PyObject* gradients) {
+  Node* node = node_of(object);
+  if (!is_node(object) || node->kind == NodeKind::Accumulate || !PyTuple_Check(gradients) ||
+      PyTuple_GET_SIZE(gradients) != static_cast<Py_ssize_t>(node->output_count)) {
+    PyErr_SetString(PyExc_ValueError, "[backward] expected a node and its gradients");
+    return nullptr;
+  }
+  std::vector<Tensor*> grads(node->output_count), results(node->edge_count);
+  for (size_t i = 0; i < grads.size(); ++i) {
+    PyObject* gradient = PyTuple_GET_ITEM(gradients, static_cast<Py_ssize_t>(i));
+    if (gradient != Py_None && !PyObject_TypeCheck(gradient, TensorType)) {
+      PyErr_SetString(PyExc_TypeError, "[backward] a gradient is a Tensor, or None");
+      return nullptr;
+    }
+    grads[i] = gradient == Py_None ? nullptr : tensor_of(gradient);
+  }
+  const bool fine = apply_node(node, grads.data(), results.data());
+  auto tuple = fine ? steal(tuple_of(results.data(), results.size())) : Ref<>();
+  for (Tensor*& result : results) drop(result);
+  return tuple.release();
 }
 
 bool replace_tensor(Tensor** slot, PyObject* value) {

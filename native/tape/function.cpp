@@ -329,6 +329,12 @@ PyObject* set_anomaly_recorder(PyObject*, PyObject* callable) {
   Py_RETURN_NONE;
 }
 
+PyObject* apply_again(PyObject*, PyObject* args) {
+  PyObject *node, *gradients;
+  return PyArg_ParseTuple(args, "OO", &node, &gradients) ? node_apply_again(node, gradients)
+                                                         : nullptr;
+}
+
 PyMethodDef functions[] = {
     {"function_begin", function_begin, METH_VARARGS, "function_begin(ctx, inputs)."},
     {"function_finish", function_finish, METH_VARARGS,
@@ -342,6 +348,8 @@ PyMethodDef functions[] = {
     {"as_strided_view", as_strided_view, METH_VARARGS,
      "as_strided_view(base, sizes, strides, offset relative to base)."},
     {"set_anomaly_recorder", set_anomaly_recorder, METH_O, "Called with each new node; or None."},
+    {"apply_again", apply_again, METH_VARARGS,
+     "apply_again(node, gradients): a node's results, while it has what it saved."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

@@ -244,6 +244,8 @@ bool run_pre_hooks(Node* node, Tensor** grads);  // tensor hooks, then retained 
 // Hooks, backward, checks. grads: output_count entries, results: edge_count entries. Before, those
 // of HeldGradients are what their edges hold (owned), the others null.
 bool call_node(Node* node, Tensor** grads, Tensor** results, bool keep_graph);
+// What a node gives for these gradients, whose data it still has: for anomaly mode. New reference.
+PyObject* node_apply_again(PyObject* node, PyObject* gradients);
 bool fit_gradient(const std::string& who, size_t index, const OutputMetadata& wanted,
                   Tensor** grad);
 std::string sizes_text(const int64_t* sizes, size_t ndim);
