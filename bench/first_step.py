@@ -64,6 +64,12 @@ if {framework!r} == "flambeau":
     found["plans"] = _core.plan_cache_stats()["plans"] + _core.stream_stats()["plans"]
 print(json.dumps(found))
 """
+PREBUILT = """
+from flambeau.compiler import codegen, targets
+from flambeau.compiler.baseline.variants import variants
+kernels = list(variants(targets.current()))
+print(sum(codegen.present([kernel]) is not None for kernel in kernels), "of", len(kernels))
+"""
 
 
 @dataclass
@@ -128,17 +134,30 @@ class Model:
 
 def step(framework: str, name: str) -> Step:
     """The two steps of a model, in a process of its own with an empty cache."""
+    return Step(**json.loads(run(CHILD.format(framework=framework, name=name))))
+
+
+def run(code: str) -> str:
+    """The last line that a program prints, in a fresh process with an empty cache.
+
+    Raises:
+        RuntimeError: the program failed.
+    """
     unset = ("FLAMBEAU_", "OMP_NUM_THREADS", "PYTHONDONTWRITEBYTECODE")
     environment = {k: v for k, v in os.environ.items() if not k.startswith(unset)}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
         environment |= {"FLAMBEAU_CACHE_DIR": cache, "FLAMBEAU_COMPILER": POLICY}
-        command = [sys.executable, "-c", CHILD.format(framework=framework, name=name)]
         done = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
     if done.returncode:
-        raise RuntimeError(f"[bench] {name} with {framework} failed\n{done.stderr[-3000:]}")
-    return Step(**json.loads(done.stdout.strip().splitlines()[-1]))
+        raise RuntimeError(f"[bench] a process failed\n{code}\n{done.stderr[-3000:]}")
+    return done.stdout.strip().splitlines()[-1]
 
 
 def measure(name: str, rounds: int = ROUNDS) -> Model:
@@ -218,7 +237,11 @@ def publish(models: Sequence[Model], rounds: int) -> None:
         "threads": models[0].ours[0].threads,
         "PyTorch's threads": models[0].theirs[0].threads,
     }
-    about |= {"rounds": rounds, "load": f"{os.getloadavg()[0]:.1f}"}
+    about |= {
+        "prebuilt template kernels present": run(PREBUILT),
+        "rounds": rounds,
+        "load": f"{os.getloadavg()[0]:.1f}",
+    }
     head = "# first_step\n\n" + ", ".join(f"{k} {v}" for k, v in about.items())
     text = f"{head}\n\n{table(models)}\n\n{verdicts(models).replace(chr(10), chr(10) * 2)}\n"
     print(text)
@@ -244,6 +267,7 @@ def main(words: Sequence[str] = ()) -> None:
     if unknown := [name for name in chosen if name not in MODELS]:
         raise SystemExit(f"[bench] no such model: {unknown}\nhint: one of {list(MODELS)}")
     names = chosen or list(MODELS)
+    print(f"prebuilt template kernels present: {run(PREBUILT)} (not all: `./go build` makes them)")
     for framework in FRAMEWORKS:
         step(framework, names[0])  # writes bytecode, and reads the files from the disk
     models = []
