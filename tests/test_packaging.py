@@ -1,11 +1,13 @@
 """What ends in a wheel: every folder with code is a package; what is required beside it."""
 
+import importlib.util
 import os
 import re
 import subprocess
 import sys
 import tomllib
 import zipfile
+import zlib
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,33 @@ def test_one_required_dependency():
 def test_version():
     assert str(flambeau.__version__) == f"2.13.0+flambeau{flambeau.version.__version__}"
     assert flambeau.version.cuda is None
+
+
+def packed():
+    """The files that a wheel of this checkout holds."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    patterns = ["**/*.py", "*.so", "_baseline/*.so", "_kernels/**/*"]
+    patterns += settings["package-data"]["flambeau"]
+    files = {path for pattern in patterns for path in (ROOT / "flambeau").glob(pattern)}
+    return sorted(path for path in files if path.is_file() and path.name != "sources")
+
+
+def bytecode(path):
+    """What Python adds beside a source; as much as the source where it was not imported yet."""
+    cached = Path(importlib.util.cache_from_source(str(path)))
+    return (cached if cached.exists() else path).stat().st_size
+
+
+def test_a_wheel_is_small():
+    """12 MB, and 35 MB when it is installed, with the bytecode and without LAPACK."""
+    files = packed()
+    assert any(path.suffix == ".so" and path.parent.name == "bundles" for path in files)
+    wheel = sum(len(zlib.compress(path.read_bytes())) for path in files)
+    installed = sum(path.stat().st_size for path in files)
+    installed += sum(bytecode(path) for path in files if path.suffix == ".py")
+    print(f"wheel {wheel / 1e6:.1f} MB, installed {installed / 1e6:.1f} MB")
+    assert wheel <= 12e6
+    assert installed <= 35e6
 
 
 KEYS = """
