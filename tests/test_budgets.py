@@ -86,7 +86,7 @@ PACKAGE_LINES = {
     "signal": 11,
     "sparse": 3514,
     "testing": 615,
-    "utils": 12300,
+    "utils": 12302,
 }
 ANNOTATED_ANY = 11310  # annotations that contain `Any`; the aim is half of 11,900
 

@@ -7,8 +7,9 @@ from tools import line_counts
 # Aim: 34,000. It may only fall. 38,250 before the tiers: a policy and a worker process that
 # compiles in the background, kernels as bytes, prebuilt kernels for every target, plans of both
 # tiers. The baseline tier itself is a new part and has a number of its own.
-# 39,600 before programs ran step by step: the stepper, and the search for the origin of a NaN.
-CORE_LINES = 40_060
+# 39,600 before programs ran step by step (the stepper, the search for the origin of a NaN), and
+# waits for the compiler showed their progress.
+CORE_LINES = 40_150
 # 2,000 before programs had a text, which prints, reads and quotes them, and values with dtypes.
 BASELINE_LINES = 2_590
 TOLERANCE = 0.03  # of the numbers on the page

@@ -96,8 +96,18 @@ def wait() -> None:
             _service.wake()
         except RuntimeError:  # no thread can be started
             _fail()
-    while any(pending.state == "queued" for pending in awaited):
-        time.sleep(_POLL)
+    with importing:
+        from flambeau.compiler.codegen.progress import Progress
+
+    total = sum(len(pending.kernels) for pending in awaited)
+
+    def text() -> str:
+        left = sum(len(pending.kernels) for pending in awaited if pending.state == "queued")
+        return f"{total - left} of {total} kernels"
+
+    with Progress(text):
+        while any(pending.state == "queued" for pending in awaited):
+            time.sleep(_POLL)
 
 
 # ------------------------------------------------------------------------------- the queue

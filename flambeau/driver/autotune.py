@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from flambeau import _core
 from flambeau.compiler import cache, codegen, debug, stored, targets
+from flambeau.compiler.codegen.progress import Progress
 from flambeau.compiler.schedule.calls import RoutineCall
 from flambeau.compiler.schedule.candidates import CANDIDATES, DEFAULT, TunableCall
 from flambeau.ir.geometry import contiguous
@@ -137,7 +138,7 @@ class Tuner:
         if len(trials) == 1:
             return DEFAULT
         try:
-            with _not_recorded():
+            with _not_recorded(), Progress(lambda: f"autotune: {tunable.value.op}"):
                 seconds = _shortest({t.name: t for t in trials.values()})
         except MemoryError:  # the program itself may still fit
             return DEFAULT

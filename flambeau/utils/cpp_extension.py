@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from flambeau.compiler import toolchain
+from flambeau.compiler.codegen.progress import Progress
 from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.torch_version import TorchVersion
@@ -230,7 +231,8 @@ def _built(
         words = [*command, *sources, *_LINK, *libraries, "-o", temporary]
         if verbose:
             print(shlex.join(words), file=sys.stderr)
-        result = subprocess.run(words, capture_output=True, text=True, check=False)
+        with Progress(lambda: f"extension {name!r}"):
+            result = subprocess.run(words, capture_output=True, text=True, check=False)
         if result.returncode:
             os.unlink(temporary)
             raise RuntimeError(f"Error building extension '{name}': {result.stdout}{result.stderr}")

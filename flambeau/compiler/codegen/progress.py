@@ -1,24 +1,96 @@
 """Says that a call waits for the C compiler, when that takes long.
 
-Silence for several seconds looks like a program that hangs. After `PATIENCE` one line on standard
-error explains the wait (once in a process), and others say how much is done.
+Silence for several seconds looks like a program that hangs. After `PATIENCE` standard error says
+how much is done: in one line that is written again and again on a terminal, else in a line every
+`INTERVAL`. Compilations that nobody waits for are silent: those of the worker process.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 from flambeau.compiler import cache
 from flambeau.ir.lock import fork_safe_lock
 
 PATIENCE = 1.0  # seconds of silence
+INTERVAL = 3.0  # between two lines
+REDRAW = 0.25  # between two versions of the line of a terminal
 _explained = False
-_counting = fork_safe_lock(level=3)
+_showing = fork_safe_lock(level=3)
+_shown: tuple[int, Progress] | None = None  # the process, and the one that has its line
 
 
-class Announcement:
+class Progress:
+    """The messages of one wait. One that begins within another one that is shown is silent.
+
+    Args:
+        text: how much is done, "12 of 40 kernels" say.
+    """
+
+    def __init__(self, text: Callable[[], str]) -> None:
+        self._text = text
+        self._end: threading.Event | None = None
+        self._width = 0  # of the line of a terminal
+        self._began = 0.0
+
+    def begin(self) -> None:
+        """From now on somebody waits."""
+        if self._end is not None:
+            return
+        self._end, self._began = threading.Event(), time.monotonic()
+        with contextlib.suppress(RuntimeError):  # no thread can be started: then without messages
+            threading.Thread(target=self._run, args=(self._end,), daemon=True).start()
+
+    def end(self) -> None:
+        """Nobody waits any more."""
+        global _shown
+        if self._end is None or self._end.is_set():
+            return
+        self._end.set()
+        with _showing:
+            if _shown == (os.getpid(), self):
+                self._write(last=True)
+                _shown = None
+
+    def __enter__(self) -> Progress:
+        self.begin()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.end()
+
+    def explain(self) -> None:
+        """Writes a line of its own in front of the first message."""
+
+    def _run(self, end: threading.Event) -> None:
+        global _shown
+        delay = PATIENCE
+        while not end.wait(delay):
+            with _showing:
+                if _shown is None or _shown[0] != os.getpid():  # of the parent of a fork
+                    _shown = os.getpid(), self
+                    self.explain()
+                if _shown[1] is not self or end.is_set():
+                    continue
+                delay = REDRAW if self._write() else INTERVAL
+
+    def _write(self, last: bool = False) -> bool:
+        """Writes the present message; returns whether to a terminal."""
+        seconds = int(time.monotonic() - self._began)
+        text = f"[compile] {self._text()}, {seconds} s"
+        terminal = _is_terminal()
+        blank = " " * (self._width - len(text))
+        self._width = len(text)
+        _say(f"\r{text}{blank}" + "\n" * last if terminal else f"{text}\n")
+        return terminal
+
+
+class Announcement(Progress):
     """The messages of a compilation of many kernels.
 
     Args:
@@ -26,44 +98,32 @@ class Announcement:
     """
 
     def __init__(self, kernels: int) -> None:
+        super().__init__(lambda: f"{self.finished} of {self.kernels} kernels")
         self.kernels = kernels
         self.finished = 0
-        self._timer: threading.Timer | None = None
-
-    def begin(self) -> None:
-        """From now on somebody waits."""
-        if self._timer is None:
-            self._began = self._said = time.monotonic()
-            self._timer = threading.Timer(PATIENCE, lambda: _explain(self.kernels))
-            self._timer.daemon = True
-            self._timer.start()
-
-    def end(self) -> None:
-        """Nobody waits any more."""
-        if self._timer is not None:
-            self._timer.cancel()
 
     def count(self, kernels: int) -> None:
         """Notes that some kernels are finished."""
-        with _counting:
+        with _showing:
             self.finished += kernels
-            now = time.monotonic()
-            done = self.finished == self.kernels
-            if now - self._began >= PATIENCE and (done or now - self._said >= PATIENCE):
-                self._said = now
-                _explain(self.kernels)
-                _say(f"compiled {self.finished} of {self.kernels} kernels")
+
+    def explain(self) -> None:
+        """Says once in a process why there is something to wait for."""
+        global _explained
+        if not _explained:
+            _explained = True
+            _say(
+                f"[compile] the first call compiles its kernels, which are then stored in "
+                f"{cache.directory()}\n"
+            )
 
 
-def _explain(kernels: int) -> None:
-    global _explained
-    if not _explained:
-        _explained = True
-        _say(
-            f"compiling {kernels} kernels: the first call compiles its kernels, "
-            f"which are then kept in {cache.directory()}"
-        )
+def _is_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 def _say(text: str) -> None:
-    print(f"[flambeau] {text}", file=sys.stderr, flush=True)
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):  # it is closed
+            sys.stderr.write(text)
+            sys.stderr.flush()
