@@ -37,6 +37,7 @@ MEAN_BAR, WORST_BAR = 0.3, 0.6  # of the ratios of totals
 STEP_BAR = 0.15  # seconds: the median of our first steps, without import
 FRAMEWORKS = ("flambeau", "torch")
 POLICY = "background"
+COMPILED = 0.01  # seconds of processes: `gcc --version` takes 0.002, one line of C 0.02
 TOLERANCES = (1e-3, 1e-2)  # of the losses: the second step has what the first one rounded
 # Imports nothing before the framework that the framework would import itself.
 CHILD = """
@@ -129,7 +130,7 @@ class Model:
     @property
     def compiled(self) -> bool:
         """Whether a compiler ran in the foreground in any round."""
-        return any(step.compiler > 0 for step in self.ours)
+        return any(step.compiler > COMPILED for step in self.ours)
 
 
 def step(framework: str, name: str) -> Step:

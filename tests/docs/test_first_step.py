@@ -37,7 +37,7 @@ def test_verdicts() -> None:
     assert first_step.verdicts(models()[:1]).count(": ok)") == 3
 
 
-@pytest.mark.parametrize(("seconds", "expected"), [(0.0, "for no model"), (0.5, "slow")])
+@pytest.mark.parametrize(("seconds", "expected"), [(0.002, "for no model"), (0.5, "slow")])
 def test_compilers_in_the_foreground_are_named(seconds: float, expected: str) -> None:
     assert first_step.verdicts(models(seconds)).endswith(f"in the foreground: {expected}")
 
