@@ -100,7 +100,10 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ): "errors of all samples raise",
     ("compiler/stepping.py", "_core"): "the core calls back after each instruction",
     ("compiler/stepping.py", "language.schema.ArgumentSpec"): "an op that runs a plan",
-    ("autograd/anomaly.py", "compiler.nan_origin.find_nan"): "runs the node that gave a NaN step by step",
+    (
+        "autograd/anomaly.py",
+        "compiler.nan_origin.find_nan",
+    ): "runs the node that gave a NaN step by step",
     ("compiler/tiers.py", "_core"): "the core times runs on the baseline, and lists their plans",
     ("ops/dtype_rules.py", "_core"): "answers from the native dtype objects themselves",
 }

@@ -8,14 +8,16 @@ import sys
 import tomllib
 import zipfile
 import zlib
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 import flambeau
-from flambeau.compiler import targets, toolchain
+from flambeau.compiler import cache, targets, toolchain
 from flambeau.compiler.baseline import functions
-from tools import build_baseline, wheel_tag
+from flambeau.driver import prebuilt
+from tools import build_baseline, build_package, wheel_tag
 from tools.jobs import Jobs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -104,6 +106,30 @@ def test_block_functions_are_the_same_bytes_in_every_build(tmp_path, monkeypatch
     assert all(
         symbol.encode() in libraries[0] for symbol in ("fb_block_table", few[0].functions[0][0])
     )
+
+
+def test_variants_do_not_depend_on_what_was_built_before(tmp_path, monkeypatch):
+    """Two of each target: from nothing, beside other kernels, and after one was missing."""
+    everyone = prebuilt.parts_of
+    monkeypatch.setattr(prebuilt, "parts_of", lambda target: islice(everyone(target), 2))
+    monkeypatch.setattr(build_package, "LEVEL", tmp_path / "variants")
+
+    def build(name):
+        with Jobs(2, name) as jobs:
+            build_package._variants(tmp_path / name, jobs)
+        files = [path for path in (tmp_path / name).rglob("*") if path.is_file()]
+        return {path.relative_to(tmp_path / name): path.read_bytes() for path in files}
+
+    first = build("first")
+    assert sum(path.suffix == ".so" for path in first) == len(targets.of_this_architecture())
+    cache.write(tmp_path / "used" / "compiler", toolchain.find().identity.encode())
+    cache.store(b"another library", {"0" * 32: "another"}, tmp_path / "used")
+    used = build("used")
+    assert f"{'0' * 32} ".encode() in used[Path("packed")]
+    assert all(used[path] == content for path, content in first.items() if path.suffix == ".so")
+    packed = tmp_path / "variants" / "packed"
+    packed.write_bytes(packed.read_bytes().partition(b"\n")[2])
+    assert build("again") == first
 
 
 def test_a_failed_job_ends_the_others_and_is_raised():

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -59,7 +58,7 @@ def _variants(root: Path, jobs: Jobs) -> None:
     A library of the variants holds all of one target. Where some of them changed, all are compiled
     again: a library with what is left of an earlier one would depend on the order of builds.
     """
-    from flambeau.compiler import targets
+    from flambeau.compiler import cache, targets
     from flambeau.driver import prebuilt, prefill
 
     stored = prefill.prepare_level(LEVEL)
@@ -69,7 +68,10 @@ def _variants(root: Path, jobs: Jobs) -> None:
     prefill.drop_objects(LEVEL, objects)
     prefill.write_level(LEVEL, entries)
     entries = prefill.prepare_level(root) | entries
-    shutil.copytree(LEVEL, root, dirs_exist_ok=True)
+    for path in sorted(LEVEL.rglob("*")):
+        copy = root / path.relative_to(LEVEL)
+        if path.is_file() and not copy.exists():  # a library that is loaded is never overwritten
+            cache.write(copy, path.read_bytes())
     prefill.write_level(root, entries)
 
 
