@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flambeau.compiler.codegen.c.math import library
+from flambeau.compiler.codegen.c.math.records import TRANSPOSED
 from flambeau.compiler.codegen.c.printer.c_spelling import Spelled, Speller, spell
 from flambeau.compiler.codegen.c.printer.c_types import HALVES, MEMORY_KIND, Lanes
 from flambeau.compiler.codegen.c.template import SUFFIX, Template, Value, helpers
@@ -207,6 +208,8 @@ def _moves() -> Iterator[Piece]:
             "V": f"{kind}x{lanes}",
             "lanes": lanes,
             "opaque": kind == "u128",
+            "kind": kind,
+            **TRANSPOSED,
             "fill": symbol_of(f"splat {width}"),
             "copy": symbol_of(f"gather {width}"),
         }
@@ -218,10 +221,17 @@ def _moves() -> Iterator[Piece]:
         yield Piece("\n".join(texts), functions, cost=FEW * len(MOVES))
 
 
-def _positions() -> Piece:
+def _positions(target: Target) -> Piece:
     """Positions in memory, and their check."""
-    names: dict[str, Value] = {name: symbol_of(name) for name in ("index", "check")}
-    functions = tuple((name, symbol_of(name)) for name in names)
+    functions = tuple((name, symbol_of(name)) for name in ("index", "check"))
+    lanes = lanes_of(("i64",), target).count
+    names: dict[str, Value] = {
+        **dict(functions),
+        "V": f"i64x{lanes}",
+        "U": f"u64x{lanes}",
+        "lanes": lanes,
+        "numbers": ", ".join(map(str, range(lanes))),
+    }
     return Piece(sections("functions")["positions"].render(names), functions)
 
 
@@ -248,7 +258,7 @@ def pieces(target: Target) -> list[Piece]:
 
     pointwise = (_function(signature, target) for signature in signatures())
     merged = _merged(itertools.chain(pointwise, _conversions(target)))
-    return [*merged, *_moves(), _positions(), *reductions(target)]
+    return [*merged, *_moves(), _positions(target), *reductions(target)]
 
 
 # ------------------------------------------------------------------------------- units

@@ -147,7 +147,12 @@ class _Lowering:
                 self.constant.add(node)
 
     def _level(self, expression: Size) -> int:
+        """What an expression varies along. Where a block has one axis, that is all of it."""
         free = sizes.free_symbols(expression)
+        if self.across and self.kernel.inner == 1:
+            return BOTH if self.axis in free else NONE
+        if not self.axis:
+            return BOTH if "r" in free else NONE
         return (ALONG_W if "r" in free else 0) | (ALONG_S if self.axis in free else 0)
 
     def _is_constant(self, node: Node, expression: Size | None) -> bool:

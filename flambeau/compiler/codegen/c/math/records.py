@@ -285,13 +285,13 @@ def _rounds() -> Value:
     return steps
 
 
-_TILE: Names = {
+# The texts that transpose 8 rows of 8: rows are loaded, interleaved in rounds, and stored.
+TRANSPOSED: Names = {
     "rows": range(8),
     "rounds": _rounds(),
     "columns": [(i, f"b{16 + i}") for i in range(8)],
-    "pitch": PITCH,
 }
-_define("transpose", "memory", MEMORY, names=_TILE, many=False)
+_define("transpose", "memory", MEMORY, names={**TRANSPOSED, "pitch": PITCH}, many=False)
 
 # ------------------------------------------------------------------------------- reductions
 
