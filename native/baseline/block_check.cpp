@@ -16,6 +16,7 @@ namespace {
 constexpr int32_t kMaskWidth = 4;
 constexpr int32_t kIndexWidth = 8;
 constexpr size_t kMostOperands = 3;
+constexpr int32_t kMostChunk = 1 << 20;  // elements
 
 bool wrong(const char* details) { return bad_spec("block program", details); }
 
@@ -96,7 +97,8 @@ class Checker {
   bool section(Section section, int32_t begin, int32_t end);
   bool statement(const BlockStatement& statement);
   bool in_section(Section section, BlockCode code) const;
-  bool instruction(const BlockInstruction& i);
+  bool instruction(Section section, const BlockInstruction& i);
+  bool number(const BlockInstruction& i) const;
   bool reduction(const BlockInstruction& i);
   bool scan(const BlockInstruction& i);
   bool load(const BlockInstruction& i);
@@ -188,6 +190,10 @@ bool Checker::header() const {
   if (!flat && program_.sizes == 0) return wrong("no number of rows of a chunk");
   const bool tiles = program_.form == BlockForm::Map && !program_.rows.empty();
   if (program_.tiled && !tiles) return wrong("tiles without rows");
+  for (int32_t elements : {program_.map_chunk, program_.column_block, program_.tile_block}) {
+    if (elements <= 0 || elements > kMostChunk) return wrong("chunks");
+  }
+  if (program_.column_block > kStateColumns) return wrong("chunks");
   for (const auto* widths : {&program_.registers, &program_.resident}) {
     if (!std::all_of(widths->begin(), widths->end(), is_width)) return wrong("width");
   }
@@ -255,7 +261,7 @@ bool Checker::section(Section section, int32_t begin, int32_t end) {
     *place_ = {"instruction", k};
     const BlockInstruction& i = program_.instructions[static_cast<size_t>(k)];
     const bool fine = in_section(section, i.code) &&
-                      (i.code == BlockCode::Call ? call(i, k + 1 == end) : instruction(i));
+                      (i.code == BlockCode::Call ? call(i, k + 1 == end) : instruction(section, i));
     if (!fine || !define(section, i)) return wrong("instruction");
     if (i.code != BlockCode::Expand) continue;
     const bool repeated = section == Section::Body && i.x[4] && !varies(i.x[0]);
@@ -266,10 +272,16 @@ bool Checker::section(Section section, int32_t begin, int32_t end) {
   return true;
 }
 
+// Whether an index is one number that follows from sizes alone.
+bool Checker::number(const BlockInstruction& i) const {
+  return i.level == kAlongNone && (i.x[1] < 0 || fixed(i.x[1]));
+}
+
 bool Checker::in_section(Section section, BlockCode code) const {
   switch (code) {
     case BlockCode::Call:
     case BlockCode::Expand:
+    case BlockCode::Index:
       return true;
     case BlockCode::Constant:
     case BlockCode::Scalar:
@@ -302,7 +314,7 @@ bool Checker::define(Section section, const BlockInstruction& i) {
   return true;
 }
 
-bool Checker::instruction(const BlockInstruction& i) {
+bool Checker::instruction(Section section, const BlockInstruction& i) {
   switch (i.code) {
     case BlockCode::Constant:
       return i.level == kAlongNone && width(i.dst) != 0;
@@ -317,7 +329,8 @@ bool Checker::instruction(const BlockInstruction& i) {
       return store(i);
     case BlockCode::Index:
       return i.f && name(i, 0) == "index" && strides(i) && size(i.x[4], true) &&
-             (i.a < 0 || reads(i.a, kIndexWidth, i.level)) && result(i, kIndexWidth);
+             (i.a < 0 || reads(i.a, kIndexWidth, i.level)) && result(i, kIndexWidth) &&
+             (section != Section::Prologue || number(i));
     case BlockCode::AddIndex:
       return size(i.x[1], false) && reads(i.a, kIndexWidth, i.level) &&
              reads(i.b, kIndexWidth, i.level) && result(i, kIndexWidth);

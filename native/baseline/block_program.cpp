@@ -10,7 +10,7 @@
 namespace fb {
 namespace {
 
-constexpr int32_t kVersion = 1;
+constexpr int32_t kVersion = 2;
 constexpr int64_t kMostRegisters = 4096;
 constexpr int32_t kMostArguments = 1 << 16;
 
@@ -158,6 +158,7 @@ bool read_statements(Words* words, BlockNames* names, BlockProgram* program, Blo
   for (size_t k = 0; k < program->instructions.size(); ++k) {
     *place = {"instruction", static_cast<int32_t>(k)};
     if (!read_instruction(words, names, &program->instructions[k])) return false;
+    program->checks |= program->instructions[k].code == BlockCode::Check;
   }
   *place = {};
   program->prologue = words->next();
@@ -185,6 +186,9 @@ bool read_words(Words* words, BlockNames* names, BlockProgram* program, BlockPla
   program->inner = words->next();
   program->inner_moves = words->next() != 0;
   program->reduce = words->next();
+  program->map_chunk = words->next();
+  program->column_block = words->next();
+  program->tile_block = words->next();
   read_numbers(words, &program->rows);
   program->parameters.resize(static_cast<size_t>(words->count(2)));
   for (BlockParameter& parameter : program->parameters) {

@@ -14,7 +14,9 @@
 
 namespace fb {
 
-constexpr int64_t kBlock = 512;         // elements
+constexpr int64_t kBlock = 1024;        // elements
+constexpr int64_t kReduceChunk = 512;   // elements whose sums start anew (ir/kernel.py)
+constexpr int64_t kStateColumns = 64;   // of the state of a column or scan kernel
 constexpr int64_t kRegisterBytes = 16;  // the widest element
 
 enum class BlockForm : uint8_t { Map, Row, Column, Scan };
@@ -74,6 +76,9 @@ struct BlockProgram {
   std::vector<int32_t> rows;
   int32_t inner, reduce;
   bool inner_moves;  // it depends on rows
+  // Elements of a chunk of a map without rows, columns of a block, edge of a tile (ir/kernel.py).
+  int32_t map_chunk, column_block, tile_block;
+  bool checks = false;  // some instruction is a Check
   std::vector<BlockParameter> parameters;
   std::vector<int32_t> registers;  // bytes of an element
   std::vector<int32_t> resident;   // vectors that a row retains: bytes of an element
@@ -86,9 +91,14 @@ struct BlockProgram {
   int64_t pointers = 0, narrow = 0, staging = 0,
           fixed_bytes = 0;  // resident vectors begin at `fixed_bytes`
 
-  // Of a worker, for these sizes; and the elements of a resident vector (0: there are none).
-  int64_t scratch_bytes(const int64_t* n) const;
-  int64_t resident_elements(const int64_t* n) const;
+  // Words in front of the sizes of a launch, and behind them, which `prepare` writes once.
+  static constexpr size_t kWordsBefore = 3;
+  size_t words_behind() const { return static_cast<size_t>(code.registers()); }
+  // Computes all that depends on sizes alone; returns the bytes of a worker's scratch.
+  int64_t prepare(int64_t* n, int64_t* behind) const;
+
+ private:
+  int64_t resident_elements(const int64_t* numbers) const;
 };
 
 // A part of a program: "program", or a numbered "size", "instruction" or "statement".
@@ -101,8 +111,8 @@ struct BlockPlace {
 std::shared_ptr<const BlockProgram> read_block_program(PyObject* record,
                                                        BlockPlace* place = nullptr);
 bool init_block_programs(PyObject* module);
-// Runs chunks [begin, end), as a kernel does; its address is before the sizes, n[-1],
-// and before that the elements of its resident vectors, n[-2].
+// Runs chunks [begin, end), as a kernel does, of sizes that were prepared: n[-1] is the address of
+// the program, n[-2] that of its size registers, n[-3] the elements of its resident vectors.
 void run_block_program(char* const* p, const int64_t* n, const Scalar* x, int64_t begin,
                        int64_t end, char* scratch);
 

@@ -7,9 +7,6 @@
 namespace fb {
 namespace {
 
-constexpr int64_t kMapChunk = 8192;  // as ir/kernel.py has them
-constexpr int64_t kColumnBlock = 64;
-constexpr int64_t kTileBlock = 64;
 constexpr int64_t kTileRows = 16;  // of a block of a transposing map: full cache lines
 constexpr int64_t kMostResident = int64_t{1} << 40;  // elements; no memory has so many
 constexpr int64_t kMaskBytes = 4;                    // of a mask in a register
@@ -122,10 +119,11 @@ void fill_narrow(Run* run, const BlockInstruction& i) {
   }
 }
 
-// `function` (a gather, or a scatter) copies a run of elements.
-void move_run(BlockFunction function, char* to, char* from, int64_t count, int64_t stride) {
+// `function` (a gather, or a scatter) copies the elements of a window.
+void move(BlockFunction function, char* to, char* from, const Window& window) {
   char* const operands[] = {to, from};
-  const int64_t numbers[] = {count, count == 1 ? 1 : stride};
+  const int64_t stride = window.columns == 1 ? 1 : window.stride;
+  const int64_t numbers[] = {window.rows, window.columns, window.row_stride, stride};
   function(operands, numbers);
 }
 
@@ -137,9 +135,11 @@ void gather(const Window& window, const BlockInstruction& i, char* to) {
     const int64_t numbers[] = {window.rows, window.columns, window.stride};
     return i.h(operands, numbers);
   }
+  if (!window.offsets) return move(i.f, to, window.base, window);
+  Window line = window;
+  line.rows = 1;
   for (int64_t row = 0; row < window.rows; ++row) {
-    char* target = to + row * window.columns * window.width;
-    move_run(i.f, target, window.row(row), window.columns, window.stride);
+    move(i.f, to + row * window.columns * window.width, window.row(row), line);
   }
 }
 
@@ -172,7 +172,7 @@ void load(Run* run, const BlockInstruction& i) {
     } else if (i.x[4] & kDirect) {
       run->at[i.dst] = window.row(0);
     } else {
-      move_run(i.f, run->fresh(i.dst), window.row(0), count, 1);
+      move(i.f, run->fresh(i.dst), window.row(0), window);
     }
   } else if (i.g) {
     gather(window, i, run->staging);
@@ -205,12 +205,8 @@ void store(Run* run, const BlockInstruction& i) {
     convert(i.g, run->staging, from, run->counts[i.level]);
     from = run->staging;
   }
-  for (int64_t row = 0; row < window.rows; ++row) {
-    char* values = from + row * window.columns * window.width;
-    if (values != window.row(row)) {
-      move_run(i.f, window.row(row), values, window.columns, window.stride);
-    }
-  }
+  const bool there = window.single() && from == window.base;
+  if (!there) move(i.f, window.base, from, window);
 }
 
 void give(Run* run, const BlockInstruction& i) {
@@ -541,10 +537,12 @@ void run_rows(Run* run, int64_t rows, int64_t first, int64_t inner, int64_t most
 
 // Statements of a column or scan kernel for a block of columns from r0 on.
 void run_columns(Run* run, int64_t r0, int64_t inner) {
-  const int64_t width = std::min(kColumnBlock, inner - r0);
-  const int64_t extent = run->sizes[run->program.reduce];
-  int64_t most = kBlock;
-  while (most * width > kBlock) most /= 2;
+  const BlockProgram& program = run->program;
+  const int64_t width = std::min<int64_t>(program.column_block, inner - r0);
+  const int64_t extent = run->sizes[program.reduce];
+  const int64_t elements = program.form == BlockForm::Column ? kReduceChunk : kBlock;
+  int64_t most = elements;
+  while (most * width > elements) most /= 2;
   for (const BlockStatement& statement : run->program.statements) {
     run->s0 = 0;
     run->w0 = r0;
@@ -561,6 +559,8 @@ void run_columns(Run* run, int64_t r0, int64_t inner) {
 }
 
 // ---- rows
+
+int64_t blocks_of(int64_t extent, int64_t block) { return (extent + block - 1) / block; }
 
 struct Rows {
   int64_t extents[kMaxDims + 2], at[kMaxDims + 2];
@@ -580,18 +580,12 @@ struct Rows {
   }
 };
 
-bool evaluate(Run* run, bool fixed) {
-  const SizeProgram& code = run->program.code;
-  const auto middle = static_cast<size_t>(run->program.fixed);
-  return fixed ? run_sizes(code, run->sizes, 0, middle)
-               : run_sizes(code, run->sizes, middle, code.code.size());
-}
-
 // The row axes' values, and all that depends on them.
 void enter(Run* run, const int64_t* axes) {
-  int64_t* p = run->sizes + run->program.sizes;
-  std::copy(axes, axes + run->program.rows.size(), p);
-  evaluate(run, false);
+  const BlockProgram& program = run->program;
+  std::copy(axes, axes + program.rows.size(), run->sizes + program.sizes);
+  const auto first = static_cast<size_t>(program.fixed);
+  run_sizes(program.code, run->sizes, first, program.code.code.size());
 }
 
 void map_or_row_chunks(Run* run, Rows rows, int64_t row, int64_t stop) {
@@ -617,8 +611,8 @@ void tiled_chunks(Run* run, Rows rows, int64_t row, int64_t stop) {
   const int64_t last = rows.count - 1, height = run->sizes[program.rows[last]];
   for (; row < stop; ++row) {
     rows.seek(row);
-    const int64_t first = rows.at[last] * kTileBlock;
-    const int64_t end = std::min(height, first + kTileBlock);
+    const int64_t first = rows.at[last] * program.tile_block;
+    const int64_t end = std::min(height, first + program.tile_block);
     const int64_t step = program.spans ? kTileRows : 1;
     for (int64_t p = first; p < end; p += step) {
       rows.at[last] = p;
@@ -632,7 +626,8 @@ void column_chunks(Run* run, Rows rows, int64_t row, int64_t stop) {
   for (; row < stop; ++row) {
     rows.seek(row);
     enter(run, rows.at);
-    run_columns(run, rows.at[rows.count - 1] * kColumnBlock, run->sizes[run->program.inner]);
+    run_columns(run, rows.at[rows.count - 1] * run->program.column_block,
+                run->sizes[run->program.inner]);
   }
 }
 
@@ -653,6 +648,7 @@ void report(int64_t* record, int64_t value, int64_t size, int64_t dimension) {
 
 // A checked index into nothing is an error even before anything may be read.
 bool indexes_nothing(const Run& run) {
+  if (!run.program.checks) return false;
   for (const BlockInstruction& i : run.program.instructions) {
     if (i.code != BlockCode::Check || run.size(i.x[1]) != 0) continue;
     report(reinterpret_cast<int64_t*>(run.p[i.x[0]]), 0, 0, i.x[2]);
@@ -663,22 +659,21 @@ bool indexes_nothing(const Run& run) {
 
 }  // namespace
 
-int64_t BlockProgram::scratch_bytes(const int64_t* n) const {
-  if (resident.empty()) return fixed_bytes;
+int64_t BlockProgram::prepare(int64_t* n, int64_t* behind) const {
+  std::copy(n, n + sizes, behind);
+  const bool valid = run_sizes(code, behind, 0, static_cast<size_t>(fixed));
+  n[-1] = reinterpret_cast<int64_t>(this);
+  n[-2] = valid ? reinterpret_cast<int64_t>(behind) : 0;
+  n[-3] = resident.empty() ? 0 : resident_elements(behind);
   int64_t width = 0;
   for (int32_t bytes : resident) width += bytes;
-  return fixed_bytes + resident_elements(n) * width;
+  return fixed_bytes + n[-3] * width;
 }
 
 // Vectors of rows whose length depends on the row have at most 8192 elements (ir/kernel.py).
-int64_t BlockProgram::resident_elements(const int64_t* n) const {
-  int64_t longest = 8192;
-  if (!inner_moves) {
-    std::vector<int64_t> registers(static_cast<size_t>(code.registers()));
-    std::copy(n, n + sizes, registers.begin());
-    run_sizes(code, registers.data(), 0, static_cast<size_t>(fixed));
-    longest = std::clamp(registers[inner], kBlock, kMostResident);
-  }
+int64_t BlockProgram::resident_elements(const int64_t* numbers) const {
+  const int64_t longest =
+      inner_moves ? 8192 : std::clamp(numbers[inner], kBlock, kMostResident);
   return (longest + 63) / 64 * 64;
 }
 
@@ -696,10 +691,11 @@ void run_chunks(char* const* p, const int64_t* n, const Scalar* x, int64_t begin
           reinterpret_cast<char**>(scratch + program.pointers),
           reinterpret_cast<uint8_t*>(scratch + program.narrow),
           scratch + program.staging};
+  const auto* numbers = reinterpret_cast<const int64_t*>(n[-2]);
+  if (!numbers) return;  // sizes that no kernel takes
   std::memset(run.narrow, 0, program.registers.size());
-  std::copy(n, n + program.sizes, run.sizes);
-  if (!evaluate(&run, true)) return;
-  if (!program.resident.empty()) run.resident_elements = n[-2];
+  std::copy(numbers, numbers + program.code.inputs + program.fixed, run.sizes);
+  run.resident_elements = n[-3];
   const bool across = program.form == BlockForm::Column || program.form == BlockForm::Scan;
   run.across = across;
   run.observer = observer;
@@ -708,18 +704,19 @@ void run_chunks(char* const* p, const int64_t* n, const Scalar* x, int64_t begin
   run_prologue(&run);
   if (program.form == BlockForm::Map && program.rows.empty()) {
     enter(&run, nullptr);
-    const int64_t inner = std::min(run.sizes[program.inner], end * kMapChunk);
-    return run_rows(&run, 1, begin * kMapChunk, inner, kBlock);
+    const int64_t chunk = program.map_chunk;
+    const int64_t inner = std::min(run.sizes[program.inner], end * chunk);
+    return run_rows(&run, 1, begin * chunk, inner, kBlock);
   }
   Rows rows;
   for (int32_t extent : program.rows) {
     if (run.sizes[extent] <= 0) return;
     rows.add(run.sizes[extent]);
   }
-  if (across) rows.add((run.sizes[program.inner] + kColumnBlock - 1) / kColumnBlock);
+  if (across) rows.add(blocks_of(run.sizes[program.inner], program.column_block));
   if (program.tiled) {
     int64_t& height = rows.extents[rows.count - 1];
-    height = (height + kTileBlock - 1) / kTileBlock;
+    height = blocks_of(height, program.tile_block);
   }
   const int64_t step = n[program.sizes - 1], total = rows.total();
   const int64_t row = begin * step, stop = std::min(end * step, total);

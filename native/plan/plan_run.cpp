@@ -69,13 +69,12 @@ bool prepare_geometry(Instance* instance) {
   return true;
 }
 
-// What a program finds before its sizes; returns its bytes of scratch.
+// Computes what follows from a program's sizes, around them; returns its bytes of scratch.
 int64_t prepare_program(const BlockProgram& program, std::vector<int64_t>* values,
                         const int64_t* sizes) {
-  const size_t first = static_cast<size_t>(sizes - values->data());
-  (*values)[first - 2] = program.resident_elements(sizes);
-  (*values)[first - 1] = reinterpret_cast<int64_t>(&program);
-  return program.scratch_bytes(sizes);
+  const auto first = static_cast<size_t>(sizes - values->data()), behind = values->size();
+  values->resize(behind + program.words_behind());
+  return program.prepare(values->data() + first, values->data() + behind);
 }
 
 void resolve_launches(Instance* instance) {
@@ -83,12 +82,13 @@ void resolve_launches(Instance* instance) {
   const int64_t* r = instance->registers.data();
   size_t words = 0;
   for (const Launch& launch : launches) {
-    words += launch.sizes.size() + launch.offsets.size() + 3;
+    words += launch.sizes.size() + launch.offsets.size() + BlockProgram::kWordsBefore;
+    if (launch.program) words += launch.program->words_behind();
   }
   std::vector<int64_t>& values = instance->launch_values;
   values.reserve(words);  // pointers into it are handed out below: it must not grow again
   for (const Launch& launch : launches) {
-    if (launch.program) values.insert(values.end(), {0, 0});
+    if (launch.program) values.insert(values.end(), BlockProgram::kWordsBefore, 0);
     ReadyLaunch ready{&launch, values.data() + values.size(), nullptr, 0, 0, 0};
     for (int32_t s : launch.sizes) values.push_back(r[s]);
     const bool moved =
@@ -98,9 +98,11 @@ void resolve_launches(Instance* instance) {
       for (int32_t o : launch.offsets) values.push_back(o >= 0 ? r[o] : 0);
     }
     ready.chunks = launch.chunks >= 0 ? r[launch.chunks] : 1;
-    ready.scratch = launch.program        ? prepare_program(*launch.program, &values, ready.sizes)
-                    : launch.scratch >= 0 ? r[launch.scratch]
-                                          : 0;
+    if (launch.program) {
+      ready.scratch = prepare_program(*launch.program, &values, ready.sizes);
+    } else if (launch.scratch >= 0) {
+      ready.scratch = r[launch.scratch];
+    }
     const int64_t chunks = std::clamp<int64_t>(ready.chunks, 0, kMostWork / kChunkWork);
     ready.work = launch.work >= 0 ? std::clamp<int64_t>(r[launch.work], 0, kMostWork)
                  : launch.kernel  ? chunks * kChunkWork

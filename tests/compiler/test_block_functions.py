@@ -6,6 +6,7 @@ Operands and results end at a page that nobody may touch, so that one element to
 from __future__ import annotations
 
 import ctypes
+import itertools
 import mmap
 from pathlib import Path
 
@@ -23,8 +24,8 @@ from flambeau.ir.kernel import Kernel, Pass
 from flambeau.ir.node import node
 
 HALVES = ("f16", "bf16")
-COUNTS = (1, 3, 16, 19, 500, 512)
-LENGTHS = (0, 1, 31, 32, 33, 511, 512, 513, 4095, 4096, 4097, 8193, 100000)
+COUNTS = (1, 3, 16, 19, 500, 1024)
+LENGTHS = (0, 1, 31, 32, 33, 511, 512, 513, 1023, 1024, 1025, 4095, 4096, 4097, 8193, 100000)
 SHAPES = ((0, 3), (1, 64), (5, 1), (33, 7), (100, 64), (512, 5), (513, 64), (4097, 9), (9000, 3))
 NUMPY = {"u8": "u1", "u16": "u2", "u32": "u4", "u64": "u8", "u128": "V16", "i8": "i1", "i16": "i2"}
 NUMPY |= {"i32": "i4", "i64": "i8", "f32": "f4", "f64": "f8"}
@@ -93,7 +94,7 @@ class Library:
     def run(self, name, arrays, *numbers):
         """Calls a function on arrays where they are."""
         pointers = (ctypes.c_void_p * len(arrays))(*[array.ctypes.data for array in arrays])
-        self.TYPE(self.addresses[name])(pointers, (ctypes.c_longlong * 4)(*numbers))
+        self.TYPE(self.addresses[name])(pointers, (ctypes.c_longlong * 6)(*numbers))
 
     def state(self, name):
         """Fresh memory of a state: any bits."""
@@ -242,10 +243,11 @@ def test_moves(libraries, target, width):
         x, empty = elements(kind, count * 3), np.zeros(count, kind)
         for stride in (0, 1, 3):
             span = x[: (count - 1) * stride + 1]
-            gathered, _ = library.call(f"gather {width}", [empty, span], count, stride)
+            gathered, _ = library.call(f"gather {width}", [empty, span], 1, count, 0, stride)
             same(gathered, x[np.arange(count) * stride], "gather")
             if stride:
-                base, _ = library.call(f"scatter {width}", [span, x[:count]], count, stride)
+                numbers = 1, count, 0, stride
+                base, _ = library.call(f"scatter {width}", [span, x[:count]], *numbers)
                 expected = span.copy()
                 expected[::stride] = x[:count]
                 same(base, expected, "scatter")
@@ -255,6 +257,50 @@ def test_moves(libraries, target, width):
         expected = x.copy()
         expected[positions] = x[:count]
         same(base, expected, "give")
+
+
+@pytest.mark.parametrize("target", RUNNING)
+@pytest.mark.parametrize("width", functions.WIDTHS)
+def test_moves_of_rows(libraries, target, width):
+    library, kind = libraries[target], np.dtype(NUMPY[functions.WIDTHS[width]])
+    for s, w, row, stride in ((3, 64, 70, 1), (16, 64, 64, 1), (5, 7, 0, 1), (9, 21, 50, 2)):
+        at = np.arange(s)[:, None] * row + np.arange(w) * stride
+        x, empty = elements(kind, int(at.max()) + 1), np.zeros((s, w), kind)
+        numbers = s, w, row, stride
+        block = library.call(f"gather {width}", [empty, x], *numbers)[0].copy()
+        same(block, x[at], f"gather {s} x {w}")
+        if row:
+            expected = elements(kind, x.size)
+            base = library.call(f"scatter {width}", [expected, block], *numbers)[0]
+            expected[at] = block
+            same(base, expected, f"scatter {s} x {w}")
+
+
+@pytest.mark.parametrize("target", RUNNING)
+@pytest.mark.parametrize("width", functions.WIDTHS)
+def test_transposes(libraries, target, width):
+    library, kind = libraries[target], np.dtype(NUMPY[functions.WIDTHS[width]])
+    for s, w, stride in ((1, 3, 5), (8, 8, 8), (16, 64, 100), (13, 21, 13), (16, 9, 17)):
+        x = elements(kind, (w - 1) * stride + s)
+        expected = x[np.arange(s)[:, None] + np.arange(w) * stride]
+        block = library.call(f"transpose {width}", [np.zeros_like(expected), x], s, w, stride)[0]
+        same(block, expected, f"transpose {s} x {w}")
+
+
+def test_positions_and_their_check(libraries):
+    library = libraries[targets.detect()]
+    x = generator.integers(-50, 50, (7, 37))
+    numbers = (7, 37, 11, 1000, 3, -5)
+    index = library.call("index", [np.zeros_like(x), x], *numbers)[0]
+    same(index, 11 + np.arange(7)[:, None] * 1000 + np.arange(37) * 3 - 5 * x, "index")
+    for size, strict in ((50, 0), (49, 0), (50, 1), (0, 0)):
+        wrapped = np.where(x < 0, x + (0 if strict else size), x)
+        good = (wrapped >= 0) & (wrapped < size)
+        record = np.zeros(4, np.int64)
+        y, _, record = library.call("check", [np.zeros_like(x), x, record], x.size, size, 2, strict)
+        same(y, np.where(good, wrapped, 0), f"check {size}")
+        first = [] if good.all() else [1, x[~good][0], size, 2]
+        assert record.tolist() == (first or [0, 0, 0, 0])
 
 
 def elements(kind, count):
@@ -282,7 +328,7 @@ def test_masked_moves_do_not_read_what_is_masked(libraries, target, width):
 @pytest.mark.parametrize("width", functions.WIDTHS)
 def test_copies(libraries, target, width):
     library, kind = libraries[target], np.dtype(NUMPY[functions.WIDTHS[width]])
-    for s, w in ((1, 1), (1, 7), (5, 1), (8, 64), (3, 33), (512, 1), (1, 512), (17, 30)):
+    for s, w in ((1, 1), (1, 7), (5, 1), (8, 64), (3, 33), (1024, 1), (1, 1024), (17, 30)):
         column, row, block = elements(kind, s), elements(kind, w), np.zeros((s, w), kind)
         spread = library.call(f"spread {width}", [block, column], s, w)[0]
         same(spread, np.repeat(column, w), "spread")
@@ -335,18 +381,28 @@ def expected_of(operation, array, dtype):
 @pytest.mark.parametrize(("operation", "dtype"), REDUCTIONS)
 def test_reductions(libraries, target, operation, dtype):
     library, name = libraries[target], f"{operation} {dtype}"
-    for length in LENGTHS:
+    for length, step in itertools.product(LENGTHS, (512, 1024)):
         x, state = reducible(dtype, length, operation), library.state(f"reduce {name}")
         state = library.slots[2].place(state)
-        for position in range(0, length, 512):
-            block = library.slots[1].place(x[position : position + 512])
+        for position in range(0, length, step):
+            block = library.slots[1].place(x[position : position + step])
             library.run(f"reduce {name}", [state, block], block.size, position)
         expected = expected_of(operation, x, dtype)
         result = np.zeros(1, expected.dtype)
         library.run(f"reduced {name}", [result, state], length)
         same(result, expected, f"{name} of {length}")
         assert library.slots[2].untouched(state)
-    for s, w in ((1, 0), (3, 1), (5, 3), (40, 7), (16, 32), (3, 100), (1, 512)):
+    for s, w in (
+        (1, 0),
+        (3, 1),
+        (5, 3),
+        (40, 7),
+        (16, 32),
+        (3, 100),
+        (1, 512),
+        (1, 700),
+        (1, 1024),
+    ):
         x = reducible(dtype, (s, w), operation)
         expected = expected_of(operation, x, dtype)
         result = np.zeros(s, expected.dtype)
@@ -425,10 +481,10 @@ def running(operation, dtype, x, y):
 def test_scans(libraries, target, operation, dtype):
     library = libraries[target]
     name = f"{'scanat' if operation.startswith('arg') else 'scan'} {operation} {dtype}"
-    for extent, w in ((1, 1), (40, 1), (600, 1), (5, 3), (100, 17), (70, 64)):
+    for extent, w in ((1, 1), (40, 1), (1500, 1), (5, 3), (100, 17), (70, 64)):
         x, y = (reducible(dtype, (extent, w), operation) for _ in range(2))
         state = library.slots[3].place(library.state(name))
-        expected, rows = running(operation, dtype, x, y), 512 // w
+        expected, rows = running(operation, dtype, x, y), 1024 // w
         for k in range(0, extent, rows):
             blocks = [array[k : k + rows] for array in (x, y)]
             result, a, b = (

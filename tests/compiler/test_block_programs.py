@@ -16,7 +16,7 @@ from tests.stress import random_programs
 
 NTH = 12  # of the op table
 OTHERS = ("f64", "f16", "bf16", "i64", "bool")
-SIZES = (0, 1, 2, 63, 64, 65, 511, 512, 513, 4095, 4096, 4097, 8191, 8192, 8193)
+SIZES = (0, 1, 2, 63, 64, 65, 511, 512, 513, 1023, 1024, 1025, 4095, 4096, 4097, 8191, 8192, 8193)
 functional = torch.nn.functional
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of what random programs do
 

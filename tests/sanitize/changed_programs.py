@@ -78,7 +78,7 @@ def changes(program: BlockProgram) -> Iterator[tuple[BlockProgram, int, bool]]:
 
 def high_words(words: Sequence[int]) -> Iterator[int]:
     """Positions of the upper halves of 64-bit numbers, and of what makes them products."""
-    at = 10
+    at = 13
     at += 1 + words[at]  # rows
     at += 1 + 2 * words[at]  # parameters
     for start in range(at + 1, at + 1 + 4 * words[at], 4):

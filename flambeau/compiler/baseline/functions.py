@@ -1,4 +1,4 @@
-"""Lists and prints the block functions: one primitive each, on blocks of up to 512 elements.
+"""Lists and prints the block functions: one primitive each, on blocks of up to 1024 elements.
 
 The list follows from the primitives' spellings and type rules: a new primitive has its block
 functions by itself. The C text is made of the same expressions and helper functions as that of
@@ -27,7 +27,7 @@ from flambeau.ir.lock import importing
 from flambeau.ir.spelling import FEW, MANY, SPELLINGS, spelling_of
 from flambeau.prims.record import PRIMITIVES
 
-INTERFACE = 1  # raised, with kBlockInterface of the core, when names, operands or numbers change
+INTERFACE = 2  # raised, with kBlockInterface of the core, when names, operands or numbers change
 MASK_BITS = 32  # of bools in blocks
 WIDTHS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "u128"}
 MOVES = (
@@ -206,6 +206,7 @@ def _moves() -> Iterator[Piece]:
         common: dict[str, Value] = {
             "T": f"{kind}x1",
             "V": f"{kind}x{lanes}",
+            "W": f"{kind}x{4 * lanes}",
             "lanes": lanes,
             "opaque": kind == "u128",
             "kind": kind,

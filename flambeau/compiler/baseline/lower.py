@@ -159,6 +159,9 @@ class _Lowering:
         """Whether a value depends on numbers alone."""
         if any(form.matches(node) for form in (k.CONST, k.SCALAR)):
             return True
+        if k.INDEX.matches(node) and not node.inputs:
+            assert expression is not None
+            return all(name[0] == "n" for name in sizes.free_symbols(expression))
         if expression is not None or k.CHECK_INDEX.matches(node) or not node.inputs:
             return False
         return all(operand in self.constant for operand in node.inputs)
@@ -572,9 +575,8 @@ class _Lowering:
             registers.get(number, zero) for number in extents
         )
         self.draft.inner_moves = moving.get(self.kernel.inner, False)
-        for statement in self.draft.statements:
-            for step in (*statement.before, *statement.body):
-                _renumber(step, registers)
+        for step in _steps(self.draft):
+            _renumber(step, registers)
 
 
 # Which of an instruction's numbers are size expressions.
@@ -602,9 +604,13 @@ def _compute_in_place(call: Instruction, store: Instruction) -> None:
         call.numbers = Numbers(1)
 
 
+def _steps(draft: Draft) -> list[Instruction]:
+    return [*draft.prologue, *(x for s in draft.statements for x in (*s.before, *s.body))]
+
+
 def _mark_narrow(draft: Draft) -> None:
     """Marks what is expanded for primitives only: they take a narrow value as it is."""
-    steps = [*draft.prologue, *(x for s in draft.statements for x in (*s.before, *s.body))]
+    steps = _steps(draft)
     others = {r for step in steps if step.code != "call" for r in step.operands}
     for step in steps:
         if step.code == "expand" and step.result not in others:

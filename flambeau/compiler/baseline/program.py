@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from flambeau.ir.kernel import COLUMN_BLOCK, MAP_CHUNK, TILE_BLOCK
 from flambeau.ir.plan import BlockProgram
 from flambeau.ir.plan import Instruction as SizeInstruction
 
-VERSION = 1
+VERSION = 2
 FORMS = ("map", "row", "column", "scan")
 CODES = (
     "call", "constant", "scalar", "load", "take", "store", "give", "index", "add_index", "integer",
@@ -113,6 +114,7 @@ def pack(draft: Draft) -> BlockProgram:
     functions: dict[str, int] = {}
     words: list[int] = [VERSION, FORMS.index(draft.form), draft.tiled, draft.spans, draft.sizes]
     words += [draft.scalars, draft.fixed, draft.inner, draft.inner_moves, draft.reduce]
+    words += [MAP_CHUNK, COLUMN_BLOCK, TILE_BLOCK]
     words += [len(draft.rows), *draft.rows, len(draft.parameters)]
     for width, written in draft.parameters:
         words += [width, written]

@@ -122,12 +122,16 @@ def _names(typed: _Typed, prefix: str) -> Names:
         "steps": [
             (u, u * count, _step(typed, f"a{u}", entered)) for u in range(CANONICAL_LANES // count)
         ],
+        "pairs": [
+            (u, u * count, _step(typed, f"a{u}", entered), _step(typed, f"b{u}", entered))
+            for u in range(CANONICAL_LANES // count)
+        ],
         "entered": entered,
         "better": better,
         "left": accumulation.leave("x", 1),
         "rounded": Speller(Lanes(1, MASK_BITS)).round_half("v", dtype) if rounds else "v",
         "added": _step(typed, "lane[u]", "y"),
-        "joined": _step(typed, "state->lane[u]", "lane[u]"),
+        "joined": _step(typed, "sum[u]", "lane[u]"),
         "combined": _step(typed, "left", "right"),
     }
 
