@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from flambeau.compiler.baseline.program import ENCODED
 from flambeau.compiler.codegen.c.math import library
 from flambeau.compiler.codegen.c.math.records import TRANSPOSED
 from flambeau.compiler.codegen.c.printer.c_spelling import Spelled, Speller, spell
@@ -34,7 +35,6 @@ MOVES = (
     "gather", "scatter", "transpose", "take", "give", "gatherif", "takeif", "splat", "spread",
     "repeat",
 )  # fmt: skip
-ENCODED = ("bool", *HALVES)  # dtypes whose value form is not their memory's
 _CONVERSIONS = ("cast", "bitcast")
 
 

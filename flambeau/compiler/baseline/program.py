@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from flambeau.compiler.codegen.c.printer.c_types import HALVES
 from flambeau.ir.kernel import COLUMN_BLOCK, MAP_CHUNK, TILE_BLOCK
 from flambeau.ir.plan import BlockProgram
 from flambeau.ir.plan import Instruction as SizeInstruction
@@ -23,6 +24,7 @@ CODES = (
     "check", "expand", "retain", "resident", "reduce", "columns", "scan",
 )  # fmt: skip
 NUMBERS = {name: number for number, name in enumerate(CODES)}
+ENCODED = ("bool", *HALVES)  # dtypes whose values in blocks are not what memory holds
 NONE, ALONG_S, ALONG_W, BOTH = 0, 1, 2, 3  # what a value varies along
 
 
@@ -82,6 +84,7 @@ class Draft:
         fixed: how many of them depend on size arguments alone.
         rows, inner, reduce: registers of extents.
         inner_moves: whether the inner extent depends on row axes.
+        chunks: elements of a chunk of a map without rows, columns of a block, edge of a tile.
         parameters: per buffer bytes of an element, and whether it is written.
         registers: bytes of an element of each block register.
         resident: likewise of vectors that stay in the cache for a row.
@@ -101,6 +104,7 @@ class Draft:
     inner: int = 0
     reduce: int = 0
     inner_moves: bool = False
+    chunks: Sequence[int] = (MAP_CHUNK, COLUMN_BLOCK, TILE_BLOCK)
     parameters: list[tuple[int, bool]] = field(default_factory=list)
     registers: list[int] = field(default_factory=list)
     resident: list[int] = field(default_factory=list)
@@ -114,7 +118,7 @@ def pack(draft: Draft) -> BlockProgram:
     functions: dict[str, int] = {}
     words: list[int] = [VERSION, FORMS.index(draft.form), draft.tiled, draft.spans, draft.sizes]
     words += [draft.scalars, draft.fixed, draft.inner, draft.inner_moves, draft.reduce]
-    words += [MAP_CHUNK, COLUMN_BLOCK, TILE_BLOCK]
+    words += draft.chunks
     words += [len(draft.rows), *draft.rows, len(draft.parameters)]
     for width, written in draft.parameters:
         words += [width, written]
@@ -187,6 +191,7 @@ def unpack(program: BlockProgram) -> Draft:
     _, form, tiled, spans, sizes, scalars, fixed, inner, moves, reduce = words.several(10)
     draft = Draft(FORMS[form], bool(tiled), bool(spans), sizes, scalars)
     draft.fixed, draft.inner, draft.inner_moves, draft.reduce = fixed, inner, bool(moves), reduce
+    draft.chunks = words.several(3)
     draft.rows = words.several(words.next())
     draft.parameters = [(words.next(), bool(words.next())) for _ in range(words.next())]
     for _ in range(words.next()):
@@ -227,6 +232,6 @@ def _signed(number: int) -> int:
 
 
 __all__ = [
-    "ALONG_S", "ALONG_W", "BOTH", "CODES", "FORMS", "NONE", "Draft", "Instruction", "Numbers",
-    "Statement", "pack", "unpack",
+    "ALONG_S", "ALONG_W", "BOTH", "CODES", "ENCODED", "FORMS", "NONE", "Draft", "Instruction",
+    "Numbers", "Statement", "pack", "unpack",
 ]  # fmt: skip

@@ -4,7 +4,7 @@
                    size*  "per row:" size*  extents  buffer*  registers  vectors?  state*
                    ("prologue:" instruction*)?  statement*
     size        := s "=" number | s "=" n operator n | s "=" "not" n
-    extents     := "rows" "[" n* "]" "inner" n "moves"? "reduce" n
+    extents     := "rows" "[" n* "]" "inner" n "moves"? "reduce" n "chunks" number number number
     buffer      := "buffer" b ":" bytes "bytes" ("written")?
     registers   := "registers" ":" (v bytes)*           vectors := "vectors" ":" (m bytes)*
     state       := "state" t ":" name
@@ -127,7 +127,8 @@ def lines(draft: Draft) -> Iterator[Line]:
     rows = ", ".join(_size(draft, row) for row in draft.rows)
     moves = " moves" if draft.inner_moves else ""
     inner, reduce = _size(draft, draft.inner), _size(draft, draft.reduce)
-    yield f"rows [{rows}] inner {inner}{moves} reduce {reduce}", head
+    chunks = " ".join(map(str, draft.chunks))
+    yield f"rows [{rows}] inner {inner}{moves} reduce {reduce} chunks {chunks}", head
     for number, (width, written) in enumerate(draft.parameters):
         yield f"buffer b{number}: {width} bytes{' written' if written else ''}", head
     yield f"registers: {_widths('v', draft.registers)}".rstrip(), head
@@ -261,7 +262,7 @@ def parse(source: str) -> BlockProgram:
 
 
 _HEAD = re.compile(r"program (\w+)( tiled)?( spans)?: (\d+) sizes, (\d+) scalars")
-_EXTENTS = re.compile(r"rows \[(.*)\] inner (\S+)( moves)? reduce (\S+)")
+_EXTENTS = re.compile(r"rows \[(.*)\] inner (\S+)( moves)? reduce (\S+) chunks (.*)")
 _BUFFER = re.compile(r"buffer b\d+: (-?\d+) bytes( written)?")
 _STATE = re.compile(r"state t\d+: (.+)")
 _SIZE = re.compile(r"s(\d+) = (.+)")
@@ -305,6 +306,7 @@ class _Parser:
             draft.rows = [self._size(row) for row in match[1].split(", ") if row]
             draft.inner, draft.reduce = self._size(match[2]), self._size(match[4])
             draft.inner_moves = bool(match[3])
+            draft.chunks = [int(number) for number in match[5].split()]
         elif match := _BUFFER.fullmatch(line):
             draft.parameters.append((int(match[1]), bool(match[2])))
         elif match := _STATE.fullmatch(line):

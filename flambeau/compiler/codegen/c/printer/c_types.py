@@ -8,6 +8,8 @@ conversion; a complex number is opaque bits, and so is a float8 number.
 
 from __future__ import annotations
 
+import math
+import struct
 from dataclasses import dataclass
 
 from flambeau.ir.dtypes import MEMORY, ROWS
@@ -62,3 +64,16 @@ def dtype_class(dtype: str) -> str:
     if dtype in INTEGERS:
         return "i"
     return "f" if dtype in FLOATS else "c"
+
+
+def round_bfloat16(value: float) -> float:
+    """The nearest bfloat16 number, ties to even; too large a one becomes infinite."""
+    if value != value:
+        return value
+    try:
+        (bits,) = struct.unpack("<I", struct.pack("<f", value))
+    except OverflowError:
+        return math.copysign(math.inf, value)
+    bits += 0x7FFF + ((bits >> 16) & 1)
+    rounded: float = struct.unpack("<f", struct.pack("<I", bits & 0xFFFF0000))[0]
+    return rounded

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from flambeau.compiler.codegen.c.printer.c_index import NEAR, index_difference, lane_step
 from flambeau.compiler.codegen.c.printer.c_spelling import Speller
-from flambeau.compiler.codegen.c.printer.c_types import MEMORY_KIND, Lanes
+from flambeau.compiler.codegen.c.printer.c_types import MEMORY_KIND, Lanes, round_bfloat16
 from flambeau.ir import size as sizes
 from flambeau.ir.dtypes import OPAQUE, UNSIGNED, minifloat_code
 from flambeau.ir.kernel import (
@@ -439,6 +439,8 @@ class Values:
 
 def _float_constant(value: float, dtype: str) -> str:
     single = dtype != "f64"
+    if dtype == "bf16":
+        value = round_bfloat16(value)
     if value != value:
         return '__builtin_nanf("")' if single else '__builtin_nan("")'
     if value in (float("inf"), float("-inf")):
@@ -449,18 +451,9 @@ def _float_constant(value: float, dtype: str) -> str:
             value = struct.unpack("<e", struct.pack("<e", value))[0]
         except OverflowError:
             return "-__builtin_inff()" if value < 0 else "__builtin_inff()"
-    elif dtype == "bf16":
-        value = _round_bfloat16(value)
     elif dtype == "f32":
         return f"(float){value.hex()}"
     return value.hex() + ("f" if single else "")
-
-
-def _round_bfloat16(value: float) -> float:
-    bits = struct.unpack("<I", struct.pack("<f", value))[0]
-    bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
-    rounded: float = struct.unpack("<f", struct.pack("<I", bits & 0xFFFFFFFF))[0]
-    return rounded
 
 
 def _complex_constant(value: complex, dtype: str) -> str:
