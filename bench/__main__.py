@@ -10,6 +10,7 @@ PARTS = (
     "first_call",
     "first_step",
     "throughput",
+    "tiers",
     "rest",
     "products",
     "linalg",

@@ -18,6 +18,7 @@ from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
 Call = Callable[[], object]
+PEERS = ("flambeau", "PyTorch")
 
 
 @dataclass
@@ -76,10 +77,17 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1e9:.3g} ns"
 
 
+def peer_version() -> str | None:
+    """The version of PyTorch, or None where it is not installed."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    return str(torch.__version__)
+
+
 def machine() -> dict[str, object]:
     """Versions and processor, printed with every result."""
-    import torch
-
     import flambeau
 
     model = "unknown processor"
@@ -89,7 +97,7 @@ def machine() -> dict[str, object]:
             break
     return {
         "python": platform.python_version(),
-        "torch": torch.__version__,
+        "torch": peer_version(),
         "flambeau": getattr(flambeau, "__version__", "development"),
         "processor": model,
         "OMP_WAIT_POLICY": os.environ["OMP_WAIT_POLICY"],
@@ -101,12 +109,13 @@ def table(
     rows: Sequence[Row],
     bound: float | None = None,
     show: Callable[[float], str] = duration,
+    peers: tuple[str, str] = PEERS,
 ) -> str:
     """Markdown table with the geometric mean; `show` prints a measured value."""
     lines = [
         f"## {title}",
         "",
-        "| case | threads | flambeau | PyTorch | ratio | note |",
+        f"| case | threads | {peers[0]} | {peers[1]} | ratio | note |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for row in rows:
@@ -124,11 +133,27 @@ def publish(
     name: str,
     tables: Sequence[tuple[str, Sequence[Row], float | None]],
     show: Callable[[float], str] = duration,
+    peers: Sequence[tuple[str, str]] = (),
 ) -> None:
-    """Prints the tables and writes them as Markdown and JSON."""
+    """Prints the tables and writes them as Markdown and JSON.
+
+    Args:
+        name: of the result files.
+        tables: title, rows and aim of each.
+        show: prints a measured value.
+        peers: what each table compares, if that is not flambeau and PyTorch.
+    """
     about = machine()
     head = f"# {name}\n\n" + ", ".join(f"{k} {v}" for k, v in about.items()) + "\n"
-    text = head + "\n" + "\n".join(table(title, rows, bound, show) for title, rows, bound in tables)
+    compared = peers or (PEERS,) * len(tables)
+    text = (
+        head
+        + "\n"
+        + "\n".join(
+            table(title, rows, bound, show, names)
+            for (title, rows, bound), names in zip(tables, compared, strict=True)
+        )
+    )
     print(text)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.md").write_text(text)

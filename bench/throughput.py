@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 import flambeau
 from bench.harness import Row, compare, publish
 
@@ -63,6 +61,8 @@ def operands(t: Any) -> dict[str, Any]:
 
 def rows(threads: int) -> list[Row]:
     """The table for one number of threads."""
+    import torch
+
     flambeau.set_num_threads(threads)
     torch.set_num_threads(threads)
     ours, theirs = operands(flambeau), operands(torch)
