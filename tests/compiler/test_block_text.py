@@ -96,7 +96,7 @@ s0 = 0
 s1 = 1
 per row:
 s2 = n1 * p0
-rows [n0] inner n1 reduce s1
+rows [n0] inner n1 reduce s1 chunks 8192 64 64
 buffer b0: 4 bytes
 buffer b1: 4 bytes written
 registers: v0 4, v1 4
@@ -156,7 +156,7 @@ def test_plans_show_programs():
     programs_of(call)
     printed = plans[-1].text()
     assert "launch 0: program 'exp: exp' buffers [0, 1] sizes" in printed
-    assert "\n            v0 = call[w] v0 : exp f32>f32\n" in printed
+    assert "\n            v0 = call[sw] v0 stored : exp f32>f32\n" in printed
     [launch] = plans[-1].execution.launches
     below = [line[4:] for line in printed.splitlines() if line.startswith("    ")]
     assert "\n".join(below) + "\n" == text.text(launch.program)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 
 import pytest
