@@ -672,8 +672,7 @@ int64_t BlockProgram::prepare(int64_t* n, int64_t* behind) const {
 
 // Vectors of rows whose length depends on the row have at most 8192 elements (ir/kernel.py).
 int64_t BlockProgram::resident_elements(const int64_t* numbers) const {
-  const int64_t longest =
-      inner_moves ? 8192 : std::clamp(numbers[inner], kBlock, kMostResident);
+  const int64_t longest = inner_moves ? 8192 : std::clamp(numbers[inner], kBlock, kMostResident);
   return (longest + 63) / 64 * 64;
 }
 
