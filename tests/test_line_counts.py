@@ -10,8 +10,9 @@ from tools import line_counts
 # 39,600 before programs ran step by step (the stepper, the search for the origin of a NaN), and
 # waits for the compiler showed their progress.
 CORE_LINES = 40_150
-# 2,000 before programs had a text, which prints, reads and quotes them, and values with dtypes.
-BASELINE_LINES = 2_590
+# 2,000 before programs had a text, which prints, reads and quotes them, and values with dtypes;
+# 2,590 before positions, registers and constants were modules.
+BASELINE_LINES = 2_710
 TOLERANCE = 0.03  # of the numbers on the page
 
 
