@@ -38,7 +38,8 @@ def memory_bytes(text: str, dtype: str) -> bytes:
 
 def _float_bytes(value: float, dtype: str) -> bytes:
     if dtype == "bf16":
-        return struct.pack("<f", round_bfloat16(value))[2:]
+        (single,) = struct.unpack("<f", _float_bytes(value, "f32"))
+        return struct.pack("<f", round_bfloat16(single))[2:]
     code = {"f16": "<e", "f32": "<f", "f64": "<d"}[dtype]
     try:
         return struct.pack(code, value)

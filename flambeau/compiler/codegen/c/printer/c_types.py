@@ -8,7 +8,6 @@ conversion; a complex number is opaque bits, and so is a float8 number.
 
 from __future__ import annotations
 
-import math
 import struct
 from dataclasses import dataclass
 
@@ -67,13 +66,7 @@ def dtype_class(dtype: str) -> str:
 
 
 def round_bfloat16(value: float) -> float:
-    """The nearest bfloat16 number, ties to even; too large a one becomes infinite."""
-    if value != value:
-        return value
-    try:
-        (bits,) = struct.unpack("<I", struct.pack("<f", value))
-    except OverflowError:
-        return math.copysign(math.inf, value)
-    bits += 0x7FFF + ((bits >> 16) & 1)
-    rounded: float = struct.unpack("<f", struct.pack("<I", bits & 0xFFFF0000))[0]
-    return rounded
+    """The bfloat16 number nearest to a float32 number, ties to even."""
+    bits = int.from_bytes(struct.pack("<f", value), "little")
+    bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000 if value == value else bits
+    return float(struct.unpack("<f", bits.to_bytes(4, "little"))[0])
