@@ -10,6 +10,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import _core
+from flambeau.compiler import nan_origin
 from flambeau.compiler.stepping import Observer, watching
 from flambeau.runtime import profile, settings
 from tests.compiler.block_harness import bits
@@ -264,3 +265,14 @@ def test_anomaly_mode_without_the_check():
         with torch.autograd.detect_anomaly(check_nan=False):
             (x.sqrt() * 0).sum().backward()
     assert x.grad.isnan().all() and not torch.is_anomaly_enabled()
+
+
+def test_anomaly_mode_when_the_search_fails(monkeypatch):
+    """The user's error stays that of the gradient."""
+
+    def fails(function):
+        raise NotImplementedError("[baseline] no block function")
+
+    monkeypatch.setattr(nan_origin, "find_nan", fails)
+    message = message_of(lambda x: x.sqrt() * 0, torch.tensor([4.0, 0.0]))
+    assert "returned nan values in its 0th output. The first is element (1,) of it.\n" in message
