@@ -97,7 +97,7 @@ def machine() -> dict[str, object]:
             break
     return {
         "python": platform.python_version(),
-        "torch": peer_version(),
+        "torch": peer_version() or "not installed",
         "flambeau": getattr(flambeau, "__version__", "development"),
         "processor": model,
         "OMP_WAIT_POLICY": os.environ["OMP_WAIT_POLICY"],

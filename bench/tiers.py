@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 
 from bench.harness import Call, Row, peer_version, publish
@@ -47,22 +48,26 @@ def times(package: str, threads: int) -> Times:
     }
 
 
-def child(tier: str, threads: int) -> Times:
-    """Seconds of every row in a process on a tier ("compiled", "baseline"), or of PyTorch."""
+def child(tier: str, threads: int, caches: str) -> Times:
+    """Seconds of every row in a process on a tier ("compiled", "baseline"), or of PyTorch.
+
+    A tier has a cache of its own: a plan that the other one kept would be run as it is.
+    """
     command = [sys.executable, "-m", "bench.tiers", tier, str(threads)]
-    environment = os.environ | ({} if tier == "torch" else {"FLAMBEAU_TIER": tier})
+    environment = os.environ | {"FLAMBEAU_CACHE_DIR": os.path.join(caches, tier)}
+    environment["FLAMBEAU_TIER"] = "baseline" if tier == "baseline" else ""
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     found: Times = json.loads(done.stdout)
     return found
 
 
-def measured(threads: int) -> dict[str, Times]:
+def measured(threads: int, caches: str) -> dict[str, Times]:
     """The fastest of all rounds, by tier."""
     tiers = ["compiled", "baseline", *(["torch"] if peer_version() else [])]
     best: dict[str, Times] = {tier: {} for tier in tiers}
     for _ in range(ROUNDS):
         for tier in tiers:
-            for name, seconds in child(tier, threads).items():
+            for name, seconds in child(tier, threads, caches).items():
                 best[tier][name] = min(seconds, best[tier].get(name, seconds))
     return best
 
@@ -80,8 +85,9 @@ def rows(ours: Times, theirs: Times, threads: int) -> list[Row]:
 def main() -> None:
     """Runs the rows on one and on two threads."""
     tables, peers = [], []
-    for threads in (1, 2):
-        best = measured(threads)
+    with tempfile.TemporaryDirectory() as caches:
+        measurements = {threads: measured(threads, caches) for threads in (1, 2)}
+    for threads, best in measurements.items():
         for tier, aim in (("compiled", MEAN), ("torch", None)):
             if tier in best:
                 title = f"baseline against {tier}, {threads} thread(s)"
