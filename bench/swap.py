@@ -88,12 +88,11 @@ def table(steps: list[Step]) -> list[str]:
     return lines
 
 
-def compiled_since(steps: list[Step]) -> float | None:
-    """When the last plan left the baseline, in seconds since the start; None: some are there."""
-    last = max((i for i, step in enumerate(steps) if step.waiting), default=-1)
-    if last + 1 == len(steps):
-        return None
-    return steps[last + 1].begin
+def last_swap(steps: list[Step]) -> float:
+    """When the last plan got compiled code, in seconds since the start. Plans that ran too little
+    to be compiled, such as those of the first step alone, stay on the baseline."""
+    last = max((i for i, step in enumerate(steps) if step.waiting > steps[-1].waiting), default=0)
+    return steps[min(last + 1, len(steps) - 1)].begin
 
 
 def main() -> None:
@@ -113,8 +112,7 @@ def main() -> None:
     )
     waited = statistics.median(step.seconds for step in runs["wait"][1:])
     late = [step.seconds for step in steps if step.begin > COMPILED_BAR]
-    since = compiled_since(steps)
-    print(f"all plans compiled: {'not yet' if since is None else f'after {since:.1f} s'}")
+    print(f"last swap: at {last_swap(steps):.1f} s")
     if late:
         share = statistics.median(late) / waited
         print(f"median after {COMPILED_BAR:.0f} s: {share:.2f} of that of wait (bar: {NOISE})")
