@@ -24,7 +24,7 @@ class BuildCompiled(build_ext):
         build_native.build(Path(self.get_ext_fullpath(ext.name)))
 
     def run(self) -> None:
-        """Build the core, the block functions and the kernels that the package installs.
+        """Build the core, the block functions, kernels and plans that the package installs.
 
         An editable installation takes those of its checkout, which ``./go`` builds.
         """
@@ -33,11 +33,12 @@ class BuildCompiled(build_ext):
             return
         folder = Path(self.build_lib).resolve()
         package = folder / "flambeau"
+        plans = package / "_plans" / "plans"
         with tempfile.TemporaryDirectory() as cache:
             environment = {**os.environ, "FLAMBEAU_CACHE_DIR": cache, "FLAMBEAU_DEBUG": "0"}
             for path, *words in (
                 (ROOT, "-m", "tools.build_package", "--directory", package),
-                (folder, "-m", "flambeau.driver.prefill", "--directory", package / "_kernels"),
+                (folder, "-m", "flambeau.driver.ship", "--all-targets", "--file", plans),
             ):
                 command = [sys.executable, *map(str, words)]
                 environment["PYTHONPATH"] = str(path)

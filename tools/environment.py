@@ -23,20 +23,8 @@ from pathlib import Path
 from tools import build_native
 from tools.build_native import BUILD, ROOT, Compiler, NativeBuildError
 
-KERNELS = ROOT / "flambeau" / "_kernels"
 BLOCK_FUNCTIONS = ROOT / "flambeau" / "_baseline"
 COMPILED_SOURCES = ("flambeau/compiler", "flambeau/ir", "flambeau/prims", "flambeau/driver")
-# The kernels that the cache is filled with depend on these.
-KERNEL_SOURCES = (
-    "native",
-    *(f"flambeau/{part}" for part in ("language", "driver", "core", "ir", "prims", "ops")),
-)
-KERNEL_SOURCES += (
-    "flambeau/autograd",
-    "flambeau/derivation",
-    "flambeau/compiler",
-    "flambeau/runtime",
-)
 
 
 class StepError(RuntimeError):
@@ -146,8 +134,8 @@ def prepare_libraries() -> None:
             environment.stamp.write_text(environment.fingerprint())
 
 
-def prepare(environment: Environment) -> None:
-    """Bring *environment*, the native core and the kernel cache up to date."""
+def prepare(environment: Environment, plans: bool = False) -> None:
+    """Bring *environment* and what is compiled up to date; the package's plans, too, if asked."""
     with _one_at_a_time():
         environment.create()
         compiler = find_compiler(environment)
@@ -157,7 +145,8 @@ def prepare(environment: Environment) -> None:
             requirements.result()
         environment.install_checkout()
         write_bytecode(environment)
-        prefill_kernels(environment, compiler)
+        if plans:
+            ship_plans(environment)
 
 
 def find_compiler(environment: Environment) -> Compiler:
@@ -218,20 +207,10 @@ def _sources(folders: Iterable[str], suffixes: set[str]) -> list[Path]:
     return [path for path in found if path.suffix in suffixes]
 
 
-def prefill_kernels(environment: Environment, compiler: Compiler) -> None:
-    """Compile the kernels that eager mode needs most, unless their sources are unchanged."""
-    module = ROOT / "flambeau/driver/prefill"
-    if not (module.with_suffix(".py").exists() or module.is_dir()):
-        return
-    files = _sources(KERNEL_SOURCES, {".py", ".cpp", ".h", ".in"})
-    key = _digest(compiler.version, files)
-    stamp = KERNELS / "sources"
-    if stamp.exists() and stamp.read_text() == key:
-        return
-    say("filling the kernel cache (flambeau/_kernels)")
-    run([environment.python, "-m", "flambeau.driver.prefill"], "fill the kernel cache")
-    KERNELS.mkdir(exist_ok=True)
-    stamp.write_text(key)
+def ship_plans(environment: Environment) -> None:
+    """Plan what a new process usually asks for, unless that is done for the present sources."""
+    command = [environment.python, "-m", "flambeau.driver.ship", "--unless-current"]
+    run(command, "plan the usual operators")
 
 
 def in_continuous_integration() -> bool:

@@ -72,7 +72,7 @@ INTERRUPTED = 130  # the shell's status for a command stopped by Ctrl-C
 
 def demo(arguments: list[str]) -> int:
     """Train the small GPT of examples/gpt; flags go to its train.py."""
-    prepare(DEVELOPMENT)
+    prepare(DEVELOPMENT, plans=True)
     return execute(DEVELOPMENT, "examples/gpt/train.py", *arguments)
 
 

@@ -37,7 +37,7 @@ Dump = dict[str, list[str]]  # "operator dtype" -> texts of its kernels, in orde
 def collect(operators: Sequence[str] = ()) -> Dump:
     """Texts of the kernels, forward and backward, of these operators; else of the op table."""
     definition: Any = importlib.import_module("flambeau.language.definition")
-    prefill: Any = importlib.import_module("flambeau.driver.prefill")
+    workload: Any = importlib.import_module("flambeau.driver.workload")
     dry_run: Any = importlib.import_module("flambeau.compiler.dry_run")
     importlib.import_module("flambeau")
     sampled = operators or [
@@ -47,7 +47,7 @@ def collect(operators: Sequence[str] = ()) -> Dump:
         and any(o.options.samples is not None for o in operator.overloads)
     ]
     names = [(name, dtype) for name in sampled for dtype in DTYPES]
-    calls = [functools.partial(prefill._call, *name) for name in names]
+    calls = [functools.partial(workload.call, *name) for name in names]
     return {" ".join(names[position]): texts for position, texts in dry_run.dry_run(calls, _texts)}
 
 

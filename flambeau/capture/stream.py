@@ -465,7 +465,7 @@ def numbers_of(externals: Sequence[ExternalTensor], records: Sequence[OpRecord])
     return [*numbers, *(integer for record in records for integer in record.integers)]
 
 
-def stored_name(kind: str, recorded: RecordedStream) -> str | None:
+def stored_name(kind: str, recorded: RecordedStream) -> stored.Name | None:
     """The name under which a stream's plan is kept; None where nothing may be."""
     if not stored.usable():
         return None

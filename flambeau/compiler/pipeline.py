@@ -410,13 +410,13 @@ class Portable(NamedTuple):
 
     Attributes:
         execution: kernels by number instead of address.
-        kernels: their keys in the cache's levels.
+        kernels: their digests (`codegen.content_of`).
         baseline: what runs until these kernels are compiled, its own by number, too; or None.
         contents: the kernels of `execution` as bytes, if there is a baseline.
     """
 
     execution: Execution
-    kernels: list[tuple[str, ...]]
+    kernels: list[str]
     baseline: Execution | None = None
     contents: tuple[bytes, ...] = ()
 
@@ -430,35 +430,31 @@ def compile_portable(
     later = {} if state.later is None else _kernels_of(state.later)
     kernels.update(later)
     numbers = {text: number for number, text in enumerate(kernels)}
-    keys = _keys(list(kernels.values()))
+    contents = _contents(list(kernels.values()))
     if state.later is None:
-        return state.execution, Portable(_executed(state, state.schedule, numbers, {}, []), keys)
+        execution = _executed(state, state.schedule, numbers, {}, [])
+        return state.execution, Portable(execution, contents)
     with importing:
         from flambeau.ir import kernel_bytes
 
     own = {text: number for text, number in numbers.items() if text in state.addresses}
     portable = Portable(
         _executed(state, state.later, numbers, {}, []),
-        keys,
+        contents,
         _executed(state, state.schedule, own, state.programs, []),
         tuple([kernel_bytes.dumps(kernel) for kernel in later.values()]),
     )
     return state.execution, portable
 
 
-def _keys(kernels: list[Kernel]) -> list[tuple[str, ...]]:
-    """The keys of each kernel in the levels of the cache, for other processes."""
+def _contents(kernels: list[Kernel]) -> list[str]:
+    """The digest of each kernel, for other processes."""
     if not kernels:
         return []
     with importing:
-        from flambeau.compiler import codegen, toolchain
+        from flambeau.compiler import codegen
 
-    identities = [codegen._prefilled_identity(), toolchain.identity()]
-    target = targets.current()
-    return [
-        tuple(codegen.key_of(kernel, target, i) for i in identities if i is not None)
-        for kernel in kernels
-    ]
+    return [codegen.content_of(kernel) for kernel in kernels]
 
 
 def stages(graph: Graph, upto: str = "assemble") -> list[tuple[str, float, str]]:

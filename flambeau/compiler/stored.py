@@ -7,19 +7,23 @@ are wired), the target, the C compiler, and the package's own sources. Under one
 several plans, each valid under guards of its own. A plan names its kernels by content and by their
 own keys; where one of them was evicted the program is compiled as if nothing had been stored.
 
+Behind the user's plans are those that came with the package (`shipped`), which start on the
+baseline: they are valid on every machine, and are stored as the user's own once their kernels are
+compiled.
+
 Every first call of an operator comes here, so this module loads nothing that traces or compiles.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import marshal
-import os
 import sys
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flambeau.compiler import cache, debug, machine, targets, tiers, toolchain
+from flambeau.compiler import cache, debug, machine, shipped, targets, tiers, toolchain
 from flambeau.compiler.cache import blake2b
 from flambeau.ir import lock
 from flambeau.ir.plan import Execution, PlanSpec, packed, unpacked_execution, unpacked_spec
@@ -28,6 +32,7 @@ from flambeau.runtime import settings
 if TYPE_CHECKING:
     from flambeau.ir.node import Graph
 
+Place = tuple[int, str, str, str]  # level, bundle, symbol, digest
 # Plans of one name: more means guards that never repeat.
 MAX_PLANS = 8
 
@@ -41,8 +46,8 @@ class StoredPlan:
         registers: of the metadata program.
         fingerprint: of its graph.
         execution: what it compiles to, kernels by number; None: it was never run.
-        kernels: (level, bundle, symbol, its key in each level) of each kernel; "" for the bundle
-            and symbol of one that was on no disk when the plan was stored.
+        kernels: (level, bundle, symbol, digest) of each kernel; "" for the bundle and symbol of
+            one that was on no disk when the plan was stored.
         baseline: what runs until the kernels of `execution` are compiled, its own by number, too.
         contents: the kernels to compile, as bytes.
     """
@@ -54,7 +59,7 @@ class StoredPlan:
         registers: int,
         fingerprint: str = "",
         execution: Execution | None = None,
-        kernels: Sequence[tuple[Any, ...]] = (),
+        kernels: Sequence[Place] = (),
         baseline: Execution | None = None,
         contents: Sequence[bytes] = (),
     ) -> None:
@@ -85,14 +90,25 @@ class StoredPlan:
         fields: tuple[Any, ...] = packed(tuple(vars(self).values()))
         return fields
 
-    @staticmethod
-    def unpacked(fields: Sequence[Any]) -> StoredPlan:
+    @classmethod
+    def unpacked(cls, fields: Sequence[Any]) -> StoredPlan:
         """The plan that was packed."""
         hints, spec, registers, fingerprint, execution, kernels, baseline, contents = fields
         run, before = (None if x is None else unpacked_execution(x) for x in (execution, baseline))
-        return StoredPlan(
+        return cls(
             list(hints), unpacked_spec(spec), registers, fingerprint, run, kernels, before, contents
         )
+
+
+class ShippedPlan(StoredPlan):
+    """A plan that came with the package: it starts on the baseline."""
+
+
+class ForeignPlan(ShippedPlan):
+    """Likewise, whose better code another machine would plan differently."""
+
+
+_collected: dict[str, list[StoredPlan]] | None = None  # instead of the cache, see `collecting`
 
 
 # ------------------------------------------------------------------------------- names
@@ -106,13 +122,26 @@ def usable() -> bool:
     return codegen is None or not codegen.collecting()
 
 
-def name_of(*parts: str) -> str | None:
-    """The key of what these texts identify; None where nothing may be stored."""
+class Name(NamedTuple):
+    """What a plan is stored under.
+
+    Attributes:
+        own: the key in the user's cache: it depends on the machine, the compiler, the files.
+        text: what the plan is of, whatever plans it.
+    """
+
+    own: str
+    text: str
+
+
+def name_of(*parts: str) -> Name | None:
+    """The name of what these texts identify; None where nothing may be stored."""
     environment = _environment(settings.get("TARGET"), settings.get("CC"))
     if environment is None:
         return None
-    text = "\n".join((environment, settings.get("TIER"), *parts))
-    return blake2b(text.encode(), digest_size=16).hexdigest()
+    text = "\n".join(parts)
+    own = "\n".join((environment, settings.get("TIER"), text))
+    return Name(blake2b(own.encode(), digest_size=16).hexdigest(), text)
 
 
 def fingerprint(graph: Graph) -> str | None:
@@ -144,7 +173,7 @@ def _text(graph: Graph) -> str:
 def _environment(target: str | None, compiler: str | None) -> str | None:
     """Returns the settings, by these names, that all plans of this process depend on."""
     try:
-        stamp, built_by = _package_stamp(), toolchain.stamp()
+        stamp, built_by = shipped.package_stamp(), toolchain.stamp()
     except (OSError, ValueError):  # files that come and go, a command that is none
         return None
     if stamp is None:
@@ -154,45 +183,21 @@ def _environment(target: str | None, compiler: str | None) -> str | None:
     return "\n".join((stamp, sys.version, local.name, repr(local.all_flags), built_by, where))
 
 
-@functools.cache
-def _package_stamp() -> str | None:
-    """Names, sizes and times of the package's files: cheaper than reading them.
-
-    None where a file came here later than this process's copy of it may have been read.
-    """
-    package = os.path.dirname(os.path.dirname(__file__))
-    core = str(sys.modules["flambeau._core"].__file__)
-    files = sorted([*_sources(package), _state(core, os.stat(core))])
-    began = vars(sys.modules["flambeau"])["_began"]
-    if any(changed > began for *_, changed in files):
-        return None
-    return blake2b(repr(files).encode(), digest_size=16).hexdigest()
-
-
-def _sources(folder: str) -> Iterator[tuple[str, int, int, int]]:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.endswith(".py"):
-                yield _state(entry.path, entry.stat())
-            elif entry.name[0] != "_" and entry.is_dir():
-                yield from _sources(entry.path)
-
-
-def _state(path: str, state: os.stat_result) -> tuple[str, int, int, int]:
-    # Installers may give files any time of modification, but not of change.
-    return path, state.st_size, state.st_mtime_ns, state.st_ctime_ns
-
-
 # ------------------------------------------------------------------------------- plans
 
 
-def load(name: str) -> list[StoredPlan]:
+def load(name: Name) -> list[StoredPlan]:
     """The plans under a name that this machine still has."""
-    content = cache.get_blob(name)
-    if content is None:
-        return []
+    if _collected is not None:
+        return _collected.get(name.text, [])
+    content = cache.get_blob(name.own)
+    return [] if content is None else _read(content, StoredPlan)
+
+
+def _read(content: bytes, kind: type[StoredPlan]) -> list[StoredPlan]:
+    """The plans of bytes; none where they are damaged."""
     try:
-        return [StoredPlan.unpacked(plan) for plan in marshal.loads(content)]
+        return [kind.unpacked(plan) for plan in marshal.loads(content)]
     except (ValueError, TypeError, EOFError):
         return []
 
@@ -221,12 +226,35 @@ def marked(spec: PlanSpec, backward: Graph | None) -> PlanSpec | None:
     return spec._replace(backward=spec.backward._replace(fingerprint=mark))
 
 
-def find(name: str, numbers: list[int]) -> StoredPlan | None:
-    """The newest plan under a name whose guards hold."""
-    return next((plan for plan in reversed(load(name)) if plan.holds(numbers)), None)
+def find(name: Name, numbers: list[int]) -> StoredPlan | None:
+    """The newest plan under a name whose guards hold; else the package's."""
+    own = next((plan for plan in reversed(load(name)) if plan.holds(numbers)), None)
+    if own is not None or tiers.policy() == "wait" or settings.get("TIER") != "compiled":
+        return own
+    found = shipped.find(name.text)
+    if found is None:
+        return None
+    kind = ShippedPlan if found.everywhere else ForeignPlan
+    return next((p for p in reversed(_read(found.content, kind)) if p.holds(numbers)), None)
 
 
-def save(name: str, plan: StoredPlan) -> None:
+@contextlib.contextmanager
+def collecting() -> Iterator[dict[str, list[StoredPlan]]]:
+    """Plans are kept in a dict, by their names' texts, instead of the cache."""
+    global _collected
+    before, _collected = _collected, {}
+    try:
+        yield _collected
+    finally:
+        _collected = before
+
+
+def is_collecting() -> bool:
+    """Whether plans are collected, however many there are."""
+    return _collected is not None
+
+
+def save(name: Name, plan: StoredPlan) -> None:
     """Stores a plan beside those of its name, in place of the one with the same guards.
 
     A plan with a value that cannot be serialised (an object of the user's, say) is not stored.
@@ -234,10 +262,22 @@ def save(name: str, plan: StoredPlan) -> None:
     others = [other for other in load(name) if _guards(other) != _guards(plan)]
     plans = [*others, plan][-MAX_PLANS:]
     try:
-        content = marshal.dumps([p.packed() for p in plans])
+        content = written(plans)
     except ValueError:
         return
-    cache.put_blob(name, content)
+    if _collected is None:
+        cache.put_blob(name.own, content)
+    else:
+        _collected[name.text] = plans
+
+
+def written(plans: Iterable[StoredPlan]) -> bytes:
+    """Plans as bytes.
+
+    Raises:
+        ValueError: one has a value that cannot be serialised.
+    """
+    return marshal.dumps([plan.packed() for plan in plans])
 
 
 def _guards(plan: StoredPlan) -> tuple[Any, Any]:
@@ -247,24 +287,35 @@ def _guards(plan: StoredPlan) -> tuple[Any, Any]:
 # ------------------------------------------------------------------------------- kernels
 
 
-def places_of(kernels: Sequence[tuple[str, ...]]) -> list[tuple[Any, ...]] | None:
-    """Where kernels lie that are known by these keys; None if one is on no disk."""
-    places = [_place(keys) for keys in kernels]
+def places_of(kernels: Sequence[str]) -> list[Place] | None:
+    """Where kernels of these digests lie; None if one is on no disk."""
+    places = [_place(content) for content in kernels]
     return None if None in places else [place for place in places if place is not None]
 
 
-def unplaced(kernels: Sequence[tuple[str, ...]]) -> list[tuple[Any, ...]]:
+def unplaced(kernels: Sequence[str]) -> list[Place]:
     """The same of kernels that may be on no disk yet."""
-    return [_place(keys) or (0, "", "", *keys) for keys in kernels]
+    return [_place(content) or (0, "", "", content) for content in kernels]
 
 
-def _place(keys: tuple[str, ...]) -> tuple[Any, ...] | None:
-    for number, level in enumerate(_levels()):
-        for key in keys:
-            entry = None if level is None else level.find(key)
-            if entry is not None:
-                return (number, *entry, *keys)
+def _place(content: str) -> Place | None:
+    for number, level, key in _entries(content):
+        entry = level.find(key)
+        if entry is not None:
+            return (number, *entry, content)
     return None
+
+
+def _entries(content: str) -> Iterator[tuple[int, cache.Level, str]]:
+    """The levels that may hold a kernel: number, level, and the kernel's key there."""
+    for number, level in enumerate(_levels()):
+        if level is not None and (identity := _identity(number)) is not None:
+            yield number, level, toolchain.key_of(content, targets.current(), identity)
+
+
+def _identity(number: int) -> str | None:
+    """The compiler of a level's kernels."""
+    return toolchain.identity() if number else toolchain.prefilled_identity()
 
 
 def execution_of(plan: StoredPlan) -> Execution | None:
@@ -275,11 +326,44 @@ def execution_of(plan: StoredPlan) -> Execution | None:
     execution = _loaded(plan, plan.execution)
     if execution is not None or plan.baseline is None or tiers.policy() == "wait":
         return execution
-    before = _loaded(plan, plan.baseline)
+    return _before(plan, tiers.Pending(plan.contents, lambda: _loaded(plan, plan.execution)))
+
+
+def _before(plan: StoredPlan, pending: tiers.Pending) -> Execution | None:
+    """What a plan runs until its kernels are compiled."""
+    before = _loaded(plan, plan.baseline or plan.execution)
     if before is None or tiers.policy() == "never":
         return before
-    pending = tiers.Pending(plan.contents, lambda: _loaded(plan, plan.execution))
     return before._replace(pending=pending)
+
+
+def shipped_execution(
+    plan: StoredPlan, name: Name, compile_anew: Callable[[], Execution]
+) -> Execution | None:
+    """That of a plan of the package.
+
+    Nobody looks for its kernels before it is hot: a plan that has them is the user's own.
+
+    Args:
+        plan: the plan.
+        name: under what it is stored once its kernels are compiled.
+        compile_anew: traces and plans it for this machine.
+    """
+    if plan.baseline is None and not isinstance(plan, ForeignPlan):
+        return _loaded(plan, plan.execution)
+    if isinstance(plan, ForeignPlan):
+        return _before(plan, tiers.Replanned(compile_anew))
+
+    def assemble() -> Execution | None:
+        execution = _loaded(plan, plan.execution)
+        places = places_of([content for *_, content in plan.kernels])
+        if execution is not None and places is not None:
+            save(name, StoredPlan(
+                plan.hints, plan.spec, plan.registers, plan.fingerprint, plan.execution, places
+            ))  # fmt: skip
+        return execution
+
+    return _before(plan, tiers.Pending(plan.contents, assemble))
 
 
 def _loaded(plan: StoredPlan, execution: Execution | None) -> Execution | None:
@@ -300,15 +384,13 @@ def _loaded(plan: StoredPlan, execution: Execution | None) -> Execution | None:
     return execution._replace(launches=launches, keepalive=[x[2] for x in handles.values()])
 
 
-def _kernel(number: int, bundle: str, symbol: str, *keys: str) -> tuple[int, str, Any] | None:
-    """Loads a kernel from its recorded cache level, or searches the other levels."""
-    levels = _levels()
-    level = levels[number]
+def _kernel(number: int, bundle: str, symbol: str, content: str) -> tuple[int, str, Any] | None:
+    """Loads a kernel from its recorded cache level, or searches the levels."""
+    level = _levels()[number]
     loaded = cache.load_symbol(level, bundle, symbol) if level and bundle else None
-    for other in levels:
-        for key in keys:
-            if loaded is None and other is not None:
-                loaded = cache.load(other, key)
+    if loaded is None:
+        found = (cache.load(level, key) for _, level, key in _entries(content))
+        loaded = next((entry for entry in found if entry is not None), None)
     cache.statistics.hits += loaded is not None
     return loaded
 
@@ -319,8 +401,12 @@ def _levels() -> tuple[cache.Level | None, cache.Level]:
 
 __all__ = [
     "MAX_PLANS",
+    "Name",
+    "Place",
+    "ShippedPlan",
     "StoredPlan",
     "checked",
+    "collecting",
     "execution_of",
     "find",
     "fingerprint",
@@ -329,6 +415,8 @@ __all__ = [
     "name_of",
     "places_of",
     "save",
+    "shipped_execution",
     "unplaced",
     "usable",
+    "written",
 ]

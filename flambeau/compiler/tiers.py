@@ -59,6 +59,32 @@ class Pending:
         return [k if isinstance(k, bytes) else kernel_bytes.dumps(k) for k in self.kernels]
 
 
+class Replanned(Pending):
+    """The same of a plan that is planned anew when it is hot.
+
+    Args:
+        compile_anew: gives the execution of this machine, with what is pending there.
+    """
+
+    def __init__(self, compile_anew: Callable[[], Execution]) -> None:
+        super().__init__((), self._assembled)
+        self.compile_anew = compile_anew
+        self.execution: Execution | None = None
+
+    def contents(self) -> list[bytes]:
+        """The kernels of the new plan as bytes."""
+        self.execution = self.compile_anew()
+        pending = self.execution.pending
+        return [] if pending is None else pending.contents()
+
+    def _assembled(self) -> Execution | None:
+        """The execution, once its kernels are compiled."""
+        if self.execution is None or self.execution.pending is None:
+            return self.execution
+        pending: Pending = self.execution.pending
+        return pending.assemble()
+
+
 def policy(tuned: bool = False) -> str:
     """When a plan's kernels are compiled: "background", "wait" or "never".
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flambeau.compiler import cache
 from flambeau.compiler.cache import blake2b
@@ -143,6 +143,35 @@ def find() -> Compiler:
 def identity() -> str | None:
     """Returns the compiler's identity; None where there is no compiler."""
     return None if _locate() is None else find().identity
+
+
+@functools.cache
+def prefilled_identity() -> str | None:
+    """Of the compiler that built the kernels of the package; None where they may not be used."""
+    if " " in (settings.get("CC") or "").strip():
+        return None  # flags of the user's: the kernels that came with the package lack them
+    level = cache.prefilled_level()
+    return None if level is None else level.compiler()
+
+
+def key_of(content: str, target: Target, identity: str) -> str:
+    """A kernel's key in the cache, for a target and a compiler.
+
+    Args:
+        content: digest of what is compiled (`codegen.content_of`).
+        target: what it is compiled for.
+        identity: of the compiler.
+    """
+    digest = _settings_digest(target, identity).copy()
+    digest.update(content.encode())
+    return str(digest.hexdigest())
+
+
+@functools.cache
+def _settings_digest(target: Target, identity: str) -> Any:
+    """Hash state of everything but the kernel."""
+    text = "\n".join([target.name, *target.all_flags, *LINK_FLAGS, identity])
+    return blake2b(text.encode(), digest_size=16)
 
 
 def stamp() -> str:

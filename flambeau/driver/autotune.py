@@ -119,7 +119,8 @@ class Tuner:
         if not default.measurable:
             return DEFAULT
         threads = str(_core.get_num_threads())
-        key, name = default.key + threads, stored.name_of("choice", default.key, threads)
+        key, named = default.key + threads, stored.name_of("choice", default.key, threads)
+        name = None if named is None else named.own
         choice = None if _listeners else _known.get(key) or _kept(name)
         if choice is None or choice not in names:
             choice = self._measured(tunable, default)

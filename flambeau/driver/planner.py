@@ -64,7 +64,7 @@ class Program(NamedTuple):
     specify: Callable[[list[int]], Specification]
     numbers: list[int]
     budget: Budget
-    name: str | None = None
+    name: stored.Name | None = None
     tuned: bool = False
     structure: Callable[[], Any] | None = None
     call: SourceCall | None = None
@@ -157,12 +157,12 @@ class _Traced:
     def _save(
         self,
         execution: Execution | None,
-        kernels: Sequence[tuple[Any, ...]],
+        kernels: Sequence[stored.Place],
         baseline: Execution | None = None,
         contents: Sequence[bytes] = (),
     ) -> None:
         result, name = self.result, self.name
-        if name is None or self.budget.used >= MAX_STORED:
+        if name is None or (self.budget.used >= MAX_STORED and not stored.is_collecting()):
             return
         self.saved = True
         mark, spec = self.fingerprint(), stored.marked(result.spec, result.backward)
@@ -221,12 +221,22 @@ class _Stored:
 
     def compile(self) -> Execution:
         """The launches that the earlier process compiled, with addresses of this one."""
-        execution = stored.execution_of(self.stored) if stored.usable() else None
+        execution = self._execution() if stored.usable() else None
         if execution is None:  # never run, kernels evicted, or somebody wants to see the stages
             return self.traced.compile()
         name = self.stored.spec.name
         debug.show(debug.PLANS, f"{name}: a finished plan of an earlier run")
         return execution
+
+    def _execution(self) -> Execution | None:
+        """The stored execution; None if kernels are gone."""
+        name = self.program.name
+        if name is not None and isinstance(self.stored, stored.ShippedPlan):
+            return stored.shipped_execution(self.stored, name, self._compile_anew)
+        return stored.execution_of(self.stored)
+
+    def _compile_anew(self) -> Execution:
+        return self.traced.compile()
 
 
 # ------------------------------------------------------------------------------- ops
@@ -275,7 +285,7 @@ class Source:
             Program(specify, present, self.budget, name, self.tuned, self.structure, own)
         )
 
-    def _name(self, call: Call, numbers: list[int]) -> str | None:
+    def _name(self, call: Call, numbers: list[int]) -> stored.Name | None:
         """The name under which the Plan of a call is stored."""
         if not stored.usable():
             return None

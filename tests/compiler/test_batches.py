@@ -10,7 +10,6 @@ import flambeau as torch
 from flambeau.compiler import cache, codegen, pipeline, targets, toolchain
 from flambeau.compiler.codegen import batches
 from flambeau.compiler.codegen.c.printer import c_unit
-from flambeau.driver import prefill
 from flambeau.runtime import settings
 
 _DEFINED = re.compile(r"^FB_SHARED .*?(fb_shared_\w+)\(", re.MULTILINE)
@@ -38,9 +37,9 @@ def compiled(tmp_path, monkeypatch):
 
 def _forget():
     codegen._handles.clear()
-    codegen._prefilled_identity.cache_clear()
+    toolchain.prefilled_identity.cache_clear()
     toolchain.find.cache_clear()
-    codegen._settings_digest.cache_clear()
+    toolchain._settings_digest.cache_clear()
 
 
 def _with(stage):
@@ -75,7 +74,12 @@ def test_shared_functions_come_with_the_package(compiled, tmp_path):
     for kernel in kernels:
         shared = c_unit.separate(codegen.print_kernel(kernel, targets.current()))[1]
         functions.update(dict.fromkeys(c_unit.objects_of(shared), shared))
-    prefill.write_objects(tmp_path / "none", functions, 1)
+    for names in functions:
+        output = str(tmp_path / "functions.o")
+        content = batches.compile_functions(names, functions[names], targets.current(), output)
+        cache.write_blob(
+            tmp_path / "none", codegen.key_of_functions(targets.current(), names), content
+        )
     assert _functions(compiled)
     compiled.clear()
     result = torch.compile(lambda a, b: (a @ b).tanh())(a, b)

@@ -158,12 +158,12 @@ def test_the_prefilled_level_serves_kernels_of_its_own_compiler(fresh, tmp_path,
     cache.export(level)
     (level / "compiler").write_text(toolchain.find().identity)
     monkeypatch.setattr(cache, "PREFILLED", level)
-    codegen._prefilled_identity.cache_clear()
+    toolchain.prefilled_identity.cache_clear()
     with settings.override(CACHE_DIR=tmp_path / "empty"):
         forget()
         check(8.0)
         assert cache.statistics.prefilled_hits == 1 and cache.statistics.misses == 0
-    codegen._prefilled_identity.cache_clear()
+    toolchain.prefilled_identity.cache_clear()
 
 
 def test_the_oldest_go_first_beyond_the_limit(fresh):

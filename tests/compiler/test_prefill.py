@@ -11,7 +11,7 @@ import pytest
 
 import flambeau as torch
 from flambeau.compiler.dry_run import dry_run
-from flambeau.driver.prefill import STEPS
+from flambeau.driver.workload import STEPS
 from flambeau.runtime import plan_cache_clear
 
 OPTIMIZERS: dict[str, Callable[[Any], Any]] = {

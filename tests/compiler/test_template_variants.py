@@ -17,7 +17,7 @@ from flambeau.compiler.codegen import print_kernel
 from flambeau.compiler.dry_run import dry_run
 from flambeau.compiler.templates import TEMPLATES
 from flambeau.driver import prebuilt, prefill
-from flambeau.driver.prefill import STEPS
+from flambeau.driver.workload import STEPS
 from flambeau.ir.kernel_grammar import verify
 from flambeau.runtime import plan_cache_clear
 from tests.ops.exercise import everything

@@ -302,8 +302,10 @@ def test_a_stored_plan_starts_on_the_baseline(empty, monkeypatch):
     before, keys = portable.execution, portable.kernels
     launches = [launch._replace(kernel=1) for launch in before.launches]
     assert len(launches) == len(keys) == 1
-    places = stored.unplaced([keys[0], *pipeline._keys([kernel])])
-    assert stored.places_of(pipeline._keys([kernel])) is None and places[0][1] and not places[1][1]
+    places = stored.unplaced([keys[0], *pipeline._contents([kernel])])
+    assert (
+        stored.places_of(pipeline._contents([kernel])) is None and places[0][1] and not places[1][1]
+    )
     made = stored.StoredPlan(
         [], spec, registers, "", before._replace(launches=launches), places, before,
         [kernel_bytes.dumps(kernel)],

@@ -418,9 +418,9 @@ def test_numbers_of_a_call_are_replaced_in_their_order():
 def no_installed_kernels(monkeypatch, tmp_path):
     """Kernels come from the user's cache alone."""
     monkeypatch.setattr(cache, "PREFILLED", tmp_path / "nothing")
-    codegen._prefilled_identity.cache_clear()
+    toolchain.prefilled_identity.cache_clear()
     yield
-    codegen._prefilled_identity.cache_clear()
+    toolchain.prefilled_identity.cache_clear()
 
 
 @pytest.mark.usefixtures("no_installed_kernels")

@@ -10,13 +10,16 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from flambeau.compiler import cache, codegen, toolchain
-from flambeau.driver.prefill import collect, compile_all, new_kernels
+from flambeau.compiler import cache, codegen, targets, toolchain
+from flambeau.compiler.dry_run import Describe, dry_run
+from flambeau.ir.kernel import Kernel
 
 ROOT = Path(__file__).resolve().parents[2]
 BUNDLE = 120  # kernels in one translation unit: a tenth cheaper than in units of 40
@@ -36,6 +39,62 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def new_kernels(exists: Callable[[str], object] = lambda key: False) -> Describe:
+    """Describes kernels by key and C text, each once, and not those whose key is `known`."""
+    target, identity = targets.current(), toolchain.find().identity
+    seen: set[str] = set()
+
+    def describe(kernels: list[Kernel]) -> Iterator[str]:
+        for kernel in kernels:
+            key = codegen.key_of(kernel, target, identity)
+            if key not in seen and not exists(key):
+                seen.add(key)
+                with suppress(NotImplementedError):
+                    yield f"{key}\n{codegen.print_kernel(kernel, target)}"
+
+    return describe
+
+
+def collect(calls: Sequence[Callable[[], object]], describe: Describe) -> Iterator[tuple[str, str]]:
+    """Key and C text of the kernels that the calls need, as they are found."""
+    for _, descriptions in dry_run(calls, describe):
+        for key, _, text in (description.partition("\n") for description in descriptions):
+            yield key, text
+
+
+def compile_all(
+    kernels: Iterable[tuple[str, str]],
+    keep: Callable[[dict[str, str], bytes], object],
+    jobs: int,
+) -> None:
+    """Compiles kernels in bundles while more of them arrive.
+
+    Args:
+        kernels: key and C text of each.
+        keep: gets each unit and its library.
+        jobs: compilers that run side by side.
+    """
+    target, arriving = targets.current(), iter(kernels)
+
+    def one(unit: dict[str, str]) -> tuple[dict[str, str], bytes]:
+        return unit, codegen.compile_unit(unit, target)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        pending: set[Future[tuple[dict[str, str], bytes]]] = set()
+        while True:
+            while len(pending) < jobs:
+                unit = dict(islice(arriving, BUNDLE))
+                if not unit:
+                    break
+                pending.add(pool.submit(one, unit))
+            if not pending:
+                break
+            finished, pending = wait(pending, return_when=FIRST_COMPLETED)
+            for future in finished:
+                unit, content = future.result()
+                keep(unit, content)
 
 
 def warm(groups: list[list[Callable[[], Any]]]) -> int:
@@ -67,5 +126,5 @@ def compile_ahead(groups: list[list[Callable[[], Any]]]) -> int:
     # Kernels of one length have more functions in common; the longest are not left for the end.
     kernels = sorted(texts.items(), key=lambda item: len(item[1]), reverse=True)
     with suppress(toolchain.CompileError):  # the check that needs it will say what is wrong
-        compile_all(kernels, keep, os.cpu_count() or 1, bundle=BUNDLE)
+        compile_all(kernels, keep, os.cpu_count() or 1)
     return len(texts)

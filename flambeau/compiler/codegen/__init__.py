@@ -21,10 +21,10 @@ from flambeau.compiler import cache, targets, toolchain
 from flambeau.compiler.cache import blake2b
 from flambeau.compiler.targets import Target
 from flambeau.ir.kernel import Kernel, chunk_count, scratch_bytes
-from flambeau.ir.lock import fork_safe_lock, importing
+from flambeau.ir.lock import fork_safe_lock, importing, memo
 from flambeau.ir.node import topological
 from flambeau.ir.spelling import SPELLINGS
-from flambeau.runtime import dry_run, settings
+from flambeau.runtime import dry_run
 
 if TYPE_CHECKING:
     from flambeau.compiler.codegen.batches import Batches, Library
@@ -49,6 +49,7 @@ class KernelHandle:
 
 MAX_HANDLES = 4096
 _handles: dict[tuple[str, str], KernelHandle] = {}
+_contents: dict[str, str] = memo()  # by the kernel's text
 _collected: list[Kernel] | None = None
 _lock = fork_safe_lock(level=1)
 
@@ -154,7 +155,7 @@ def _drop_oldest() -> None:
 def _from_cache(kernel: Kernel, target: Target) -> bool:
     prefilled = cache.prefilled_level()
     if prefilled is not None:
-        identity = _prefilled_identity()
+        identity = toolchain.prefilled_identity()
         if identity is not None and _load(prefilled, kernel, target, identity):
             cache.statistics.prefilled_hits += 1
             return True
@@ -164,14 +165,6 @@ def _from_cache(kernel: Kernel, target: Target) -> bool:
         return True
     cache.statistics.misses += 1
     return False
-
-
-@functools.cache
-def _prefilled_identity() -> str | None:
-    if " " in (settings.get("CC") or "").strip():
-        return None  # flags of the user's: the kernels that came with the package lack them
-    level = cache.prefilled_level()
-    return None if level is None else level.compiler()
 
 
 def _load(level: cache.Level, kernel: Kernel, target: Target, identity: str) -> bool:
@@ -228,27 +221,26 @@ def _printer_digest() -> bytes:
     return digest.digest()
 
 
-@functools.cache
-def _settings_digest(target: Target, identity: str) -> Any:
-    """Hash state of everything but the kernel."""
-    text = "\n".join([target.name, *target.all_flags, *toolchain.LINK_FLAGS, identity])
-    return blake2b(_printer_digest() + text.encode(), digest_size=16)
+def content_of(kernel: Kernel) -> str:
+    """Digest of the kernel and of what prints it, whatever compiles it for whatever target."""
+    text = kernel.text()
+    if text not in _contents:
+        digest = blake2b(_printer_digest() + text.encode(), digest_size=16)
+        for name in sorted({value.op for value in topological(kernel.roots())}):
+            digest.update(_spelling_text(name))
+        _contents[text] = digest.hexdigest()
+    return _contents[text]
 
 
 def key_of(kernel: Kernel, target: Target, identity: str) -> str:
     """The kernel's key for a target and a compiler."""
-    digest = _settings_digest(target, identity).copy()
-    digest.update(kernel.text().encode())
-    for name in sorted({value.op for value in topological(kernel.roots())}):
-        digest.update(_spelling_text(name))
-    return str(digest.hexdigest())
+    return toolchain.key_of(content_of(kernel), target, identity)
 
 
 def key_of_functions(target: Target, names: str) -> str:
     """The key of the object of shared functions, whose names tell their text."""
-    digest = _settings_digest(target, toolchain.find().identity).copy()
-    digest.update(b"object " + names.encode())
-    return str(digest.hexdigest())
+    content = f"object {_printer_digest().hex()} {names}"
+    return toolchain.key_of(content, target, toolchain.find().identity)
 
 
 @functools.cache

@@ -54,18 +54,19 @@ def offers(target: Target, operation: str, kind: str, lanes: int) -> bool:
 @functools.cache
 def detect() -> str:
     """Name of the best target that this machine runs."""
-    machine, available = os.uname().machine, _processor_flags()
-    return next(
-        name
-        for name, target in TARGETS.items()
-        if (not target.machines or machine in target.machines) and target.features <= available
-    )
+    return of_this_machine()[0].name
 
 
 def of_this_architecture() -> tuple[Target, ...]:
     """The targets that machines with this machine's kind of processor may have."""
     machine = os.uname().machine
     return tuple(t for t in TARGETS.values() if not t.machines or machine in t.machines)
+
+
+def of_this_machine() -> tuple[Target, ...]:
+    """The targets that this machine runs, the best first."""
+    available = _processor_flags()
+    return tuple(target for target in of_this_architecture() if target.features <= available)
 
 
 def current() -> Target:

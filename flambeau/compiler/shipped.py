@@ -1,0 +1,177 @@
+"""The plans that come with the package: the usual operators are not traced on their first call.
+
+`driver/ship.py` writes them when the package is built, to one file:
+
+    length in 8 bytes | marshalled Header | groups
+
+A group is a marshalled list of contents, as `stored.written` makes them, compressed: plans of one
+operator have much in common.
+
+A plan's name is the digest of what it is of. Plans without templates are the same for all targets.
+They are valid for the sources that planned them: the header has a digest of all these files. To
+read them takes some 20 ms, so that the user's cache keeps the result under their sizes and times.
+"""
+
+from __future__ import annotations
+
+import functools
+import marshal
+import os
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from flambeau.compiler import cache, machine, targets
+from flambeau.compiler.cache import blake2b
+from flambeau.ir.lock import importing
+from flambeau.runtime import settings
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+FILE = os.path.join(_PACKAGE, "_plans", "plans")
+LENGTH = 8
+
+# Digest of the name's text: offset and length of the group, place in it.
+Places = dict[bytes, tuple[int, int, int]]
+
+
+class Header(NamedTuple):
+    """What stands before the plans.
+
+    Attributes:
+        sources: digest of the sources that planned them.
+        machine: where that was.
+        all: the plans for every target.
+        targets: those for one, by its name.
+    """
+
+    sources: str
+    machine: tuple[int, ...]
+    all: Places
+    targets: dict[str, Places]
+
+
+class Found(NamedTuple):
+    """The plans of a name.
+
+    Attributes:
+        content: the plans, as bytes.
+        everywhere: whether every machine would plan the same: blocks of products fit the caches
+            of the machine that built the package.
+    """
+
+    content: bytes
+    everywhere: bool
+
+
+class _Shelf(NamedTuple):
+    header: Header
+    content: memoryview
+
+
+def digest_of(text: str) -> bytes:
+    """The name of a plan in the file."""
+    return blake2b(text.encode(), digest_size=16).digest()
+
+
+def find(text: str) -> Found | None:
+    """The plans of a name; None if there are none, or for other sources."""
+    shelf = _shelf(FILE)
+    if shelf is None or " " in (settings.get("CC") or "").strip():
+        return None  # flags of the user's are for all kernels, also of templates' variants
+    name = digest_of(text)
+    header = shelf.header
+    everywhere = name in header.all or header.machine == tuple(machine.current())
+    place = header.all.get(name) or header.targets.get(targets.current().name, {}).get(name)
+    if place is None:
+        return None
+    begin, length, number = place
+    return Found(_group(FILE, begin, length)[number], everywhere)
+
+
+@functools.lru_cache(maxsize=16)
+def _group(path: str, begin: int, length: int) -> list[bytes]:
+    """The contents of a group."""
+    with importing:
+        import zlib
+
+    shelf = _shelf(path)
+    assert shelf is not None
+    contents: list[bytes] = marshal.loads(zlib.decompress(shelf.content[begin : begin + length]))
+    return contents
+
+
+@functools.cache
+def _shelf(path: str) -> _Shelf | None:
+    """The file, if its plans are of these sources."""
+    try:
+        with open(path, "rb") as file:
+            state = os.fstat(file.fileno())
+            content = memoryview(_mapped(file.fileno()))
+        length = int.from_bytes(content[:LENGTH], "little")
+        header = Header(*marshal.loads(content[LENGTH : LENGTH + length]))
+    except (OSError, ValueError, TypeError, EOFError):
+        return None
+    stamp = package_stamp()
+    if stamp is None:
+        return None
+    name = f"plans {stamp} {header.sources} {_state(path, state)}"
+    key = blake2b(name.encode(), digest_size=16).hexdigest()
+    known = cache.get_blob(key)
+    if known is None:
+        known = b"valid" if sources_digest() == header.sources else b"stale"
+        cache.put_blob(key, known)
+    return _Shelf(header, content[LENGTH + length :]) if known == b"valid" else None
+
+
+def _mapped(descriptor: int) -> bytes:
+    """The file's content, read where it is needed."""
+    import mmap
+
+    mapped: bytes = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)  # type: ignore[assignment]
+    return mapped
+
+
+# ------------------------------------------------------------------------------- sources
+
+
+@functools.cache
+def package_stamp() -> str | None:
+    """Names, sizes and times of the package's files: cheaper than reading them.
+
+    None where a file came here later than this process's copy of it may have been read.
+    """
+    files = [_state(path, state) for path, state in _files()]
+    began = vars(sys.modules["flambeau"])["_began"]
+    if any(changed > began for *_, changed in files):
+        return None
+    return blake2b(repr(files).encode(), digest_size=16).hexdigest()
+
+
+def sources_digest() -> str:
+    """Digest of the content of these files."""
+    digest = blake2b(digest_size=16)
+    for path, _ in _files():
+        with open(path, "rb") as file:
+            content = file.read()
+        digest.update(f"{os.path.relpath(path, _PACKAGE)} {len(content)}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _files() -> list[tuple[str, os.stat_result]]:
+    core = str(sys.modules["flambeau._core"].__file__)
+    return sorted([*_sources(_PACKAGE), (core, os.stat(core))])
+
+
+def _sources(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                yield entry.path, entry.stat()
+            elif entry.name[0] != "_" and entry.is_dir():
+                yield from _sources(entry.path)
+
+
+def _state(path: str, state: os.stat_result) -> tuple[str, int, int, int]:
+    # Installers may give files any time of modification, but not of change.
+    return path, state.st_size, state.st_mtime_ns, state.st_ctime_ns

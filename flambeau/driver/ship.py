@@ -1,0 +1,156 @@
+"""Plans what a new process usually asks for, and writes the plans that the package brings.
+
+    python -m flambeau.driver.ship [--file F] [--jobs N] [--all-targets]
+
+The calls of `workload` run on the baseline, in processes of their own, for this machine's target,
+or for every target that it can run. Their plans go to one file (`compiler/shipped.py`). Those without templates are the
+same for all targets: only the first one plans them. Needs the templates' variants of
+`flambeau/_kernels`. The plans depend on the sources alone; a package without them works as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import marshal
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from flambeau.compiler import cache, machine, shipped, stored, targets
+from flambeau.compiler.shipped import Header, Places
+from flambeau.compiler.targets import Target
+from flambeau.driver import workload
+from flambeau.ir import kernel_bytes
+
+GROUP = 8  # plans that are compressed together: half the size, 0.1 ms to read
+Plans = dict[str, tuple[bytes, bool]]  # by the name's text: content, whether for every target
+
+
+def plan_calls(calls: Iterable[tuple[str, str]]) -> Plans:
+    """The plans that calls of `workload` make in this process."""
+    warnings.simplefilter("ignore")
+    with stored.collecting() as collected:
+        for call in calls:
+            workload.call(*call)
+    plans: Plans = {}
+    for text, kept in collected.items():
+        run = [plan for plan in kept if plan.execution is not None]
+        if run:
+            plans[text] = stored.written(run), not any(map(_for_one_target, run))
+    return plans
+
+
+def _for_one_target(plan: stored.StoredPlan) -> bool:
+    """Whether a plan has machine code, or will have templates' for the present target."""
+    if plan.baseline is None:
+        return bool(plan.kernels)
+    made = any(launch.kernel is not None for launch in plan.baseline.launches)
+    return made or any(kernel_bytes.loads(x).form == "template" for x in plan.contents)
+
+
+def ship(file: Path, jobs: int, chosen: Sequence[Target], count: int | None = None) -> int:
+    """Writes the plans.
+
+    Args:
+        file: where.
+        jobs: processes that plan side by side.
+        chosen: targets, which this machine can run.
+        count: of calls; None: all.
+
+    Returns:
+        How many plans there are, those of one name counted as one.
+    """
+    everywhere: dict[str, bytes] = {}
+    single: dict[str, dict[str, bytes]] = {}
+    for target in chosen:
+        plans = _planned(target.name, jobs, count)
+        everywhere |= {t: content for t, (content, every) in plans.items() if every}
+        single[target.name] = {t: content for t, (content, every) in plans.items() if not every}
+        write(file, everywhere, single)
+    return len(everywhere) + sum(map(len, single.values()))
+
+
+def _planned(target: str, jobs: int, count: int | None) -> Plans:
+    """The plans of all calls for a target; not those that the package has already."""
+    plans: Plans = {}
+    with tempfile.TemporaryDirectory(prefix="flambeau") as folder:
+        environment = os.environ | {
+            "FLAMBEAU_CACHE_DIR": f"{folder}/cache",
+            "FLAMBEAU_COMPILER": "never",
+            "FLAMBEAU_NUM_THREADS": "1",
+            "FLAMBEAU_TARGET": target,
+            "FLAMBEAU_TIER": "compiled",
+            "FLAMBEAU_VERIFY": "0",
+        }
+        outputs = [f"{folder}/{part}" for part in range(jobs)]
+        children = []
+        for part, output in enumerate(outputs):
+            words = [sys.executable, "-m", "flambeau.driver.ship", "--part", str(part)]
+            words += ["--jobs", str(jobs), "--file", output]
+            words += [] if count is None else ["--count", str(count)]
+            children.append(subprocess.Popen(words, env=environment))
+        failed = [child.args for child in children if child.wait()]
+        if failed:
+            raise RuntimeError(f"[ship] a child failed: {failed[0]!r}\nhint: run it alone")
+        for output in outputs:
+            plans |= marshal.loads(Path(output).read_bytes())
+    return plans
+
+
+def write(file: Path, everywhere: dict[str, bytes], single: dict[str, dict[str, bytes]]) -> None:
+    """Writes the file of plans: `everywhere` those of all targets, `single` those of one."""
+    groups: list[bytes] = []
+    end = 0
+
+    def placed(plans: dict[str, bytes]) -> Places:
+        nonlocal end
+        places: Places = {}
+        texts = sorted(plans)
+        for first in range(0, len(texts), GROUP):
+            chosen = texts[first : first + GROUP]
+            group = zlib.compress(marshal.dumps([plans[text] for text in chosen]), 9)
+            for number, text in enumerate(chosen):
+                places[shipped.digest_of(text)] = end, len(group), number
+            groups.append(group)
+            end += len(group)
+        return places
+
+    header = Header(
+        shipped.sources_digest(),
+        tuple(machine.current()),
+        placed(everywhere),
+        {name: placed(plans) for name, plans in single.items()},
+    )
+    head = marshal.dumps(tuple(header))
+    cache.write(file, b"".join([len(head).to_bytes(shipped.LENGTH, "little"), head, *groups]))
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description="Write the plans that the package brings.")
+    parser.add_argument("--file", type=Path, default=shipped.FILE)
+    parser.add_argument("--jobs", type=int, default=max(2, os.cpu_count() or 2))
+    parser.add_argument("--all-targets", action="store_true", help="not this machine's best alone")
+    parser.add_argument("--count", type=int, help="of calls (default: all)")
+    parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.part is not None:
+        calls = workload.calls()[: options.count][options.part :: options.jobs]
+        options.file.write_bytes(marshal.dumps(plan_calls(calls)))
+        return
+    began = time.monotonic()
+    runnable = targets.of_this_machine()
+    chosen = runnable if options.all_targets else runnable[:1]
+    total = ship(options.file, options.jobs, chosen, options.count)
+    size, took = options.file.stat().st_size / 1e6, time.monotonic() - began
+    print(f"[ship] {total} plans, {size:.1f} MB, in {options.file}, {took:.1f} s")
+
+
+if __name__ == "__main__":
+    main()
