@@ -66,26 +66,28 @@ def test_a_wheel_is_small():
     assert installed <= 35e6
 
 
-KEYS = """
-import functools
-from flambeau.driver import prefill
-calls = [functools.partial(prefill._call, *call) for call in prefill.calls()[:60]]
-print(*sorted(key for key, _ in prefill.collect(calls, prefill.new_kernels())))
+PLANS = """
+import hashlib
+from flambeau.driver import ship, workload
+for text, (content, everywhere) in sorted(ship.plan_calls(workload.calls()[:60]).items()):
+    print(hashlib.sha256(text.encode() + content).hexdigest(), everywhere)
 """
 
 
-def test_which_kernels_are_installed_depends_on_the_sources_alone():
-    """Neither on the order of hashes nor on the time that is left."""
+def test_which_plans_are_installed_depends_on_the_sources_alone(tmp_path):
+    """Neither on the order of hashes nor on what was planned before."""
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", KEYS],
-            env={**os.environ, "PYTHONHASHSEED": seed},
+            [sys.executable, "-c", PLANS],
+            env=os.environ
+            | {"PYTHONHASHSEED": seed, "FLAMBEAU_COMPILER": "never", "FLAMBEAU_VERIFY": "0"}
+            | {"FLAMBEAU_CACHE_DIR": str(tmp_path / seed), "FLAMBEAU_TIER": "compiled"},
             stdout=subprocess.PIPE,
             text=True,
         )
         for seed in ("1", "2")
     ]
-    first, second = (process.communicate()[0].split() for process in processes)
+    first, second = (process.communicate()[0].splitlines() for process in processes)
     assert len(first) > 100
     assert first == second
 

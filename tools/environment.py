@@ -209,7 +209,12 @@ def _sources(folders: Iterable[str], suffixes: set[str]) -> list[Path]:
 
 def ship_plans(environment: Environment) -> None:
     """Plan what a new process usually asks for, unless that is done for the present sources."""
-    command = [environment.python, "-m", "flambeau.driver.ship", "--unless-current"]
+    command: list[str | Path] = [
+        environment.python,
+        "-m",
+        "flambeau.driver.ship",
+        "--unless-current",
+    ]
     run(command, "plan the usual operators")
 
 

@@ -191,13 +191,13 @@ def _program(state: State, kernel: Kernel) -> BlockProgram | None:
         NotImplementedError: there is neither machine code nor a program, and no compiler to ask.
     """
     with importing:
-        from flambeau.compiler import baseline
+        from flambeau.compiler import baseline, codegen
 
     if _ready([kernel]) or not baseline.chosen(kernel):
         return None
-    asks = _forced() or _policy(state) != "never"
+    asks = tiers.policy(state.choose is not None) != "never"
     if kernel.form == "template":
-        if asks:
+        if asks or codegen.present([kernel]) is not None:
             return None
         problem = f"no {kernel.template!r} came with the package: {dict(kernel.settings)}"
         raise failure(NotImplementedError, "compile", problem, "set FLAMBEAU_COMPILER=background")

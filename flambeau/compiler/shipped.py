@@ -123,6 +123,16 @@ def _shelf(path: str) -> _Shelf | None:
     return _Shelf(header, content[LENGTH + length :]) if known == b"valid" else None
 
 
+def sources_of(path: str | os.PathLike[str]) -> str:
+    """Digest of the sources of a file's plans; "" where there is no such file."""
+    try:
+        with open(path, "rb") as file:
+            length = int.from_bytes(file.read(LENGTH), "little")
+            return str(Header(*marshal.loads(file.read(length))).sources)
+    except (OSError, ValueError, TypeError, EOFError):
+        return ""
+
+
 def _mapped(descriptor: int) -> bytes:
     """The file's content, read where it is needed."""
     import mmap

@@ -1,11 +1,12 @@
 """Plans what a new process usually asks for, and writes the plans that the package brings.
 
-    python -m flambeau.driver.ship [--file F] [--jobs N] [--all-targets]
+    python -m flambeau.driver.ship [--file F] [--jobs N] [--all-targets] [--unless-current]
 
 The calls of `workload` run on the baseline, in processes of their own, for this machine's target,
-or for every target that it can run. Their plans go to one file (`compiler/shipped.py`). Those without templates are the
-same for all targets: only the first one plans them. Needs the templates' variants of
-`flambeau/_kernels`. The plans depend on the sources alone; a package without them works as well.
+or for every target that it can run. Their plans go to one file (`compiler/shipped.py`). Those
+without templates are the same for all targets: only the first one plans them. Needs the templates'
+variants of `flambeau/_kernels`. The plans depend on the sources alone; a package without them works
+as well.
 """
 
 from __future__ import annotations
@@ -137,6 +138,7 @@ def main() -> None:
     parser.add_argument("--file", type=Path, default=shipped.FILE)
     parser.add_argument("--jobs", type=int, default=max(2, os.cpu_count() or 2))
     parser.add_argument("--all-targets", action="store_true", help="not this machine's best alone")
+    parser.add_argument("--unless-current", action="store_true", help="not if nothing has changed")
     parser.add_argument("--count", type=int, help="of calls (default: all)")
     parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -144,6 +146,9 @@ def main() -> None:
         calls = workload.calls()[: options.count][options.part :: options.jobs]
         options.file.write_bytes(marshal.dumps(plan_calls(calls)))
         return
+    if options.unless_current and shipped.sources_of(options.file) == shipped.sources_digest():
+        return
+    print("[ship] planning what a new process usually asks for", flush=True)
     began = time.monotonic()
     runnable = targets.of_this_machine()
     chosen = runnable if options.all_targets else runnable[:1]

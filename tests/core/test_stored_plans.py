@@ -16,7 +16,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import _core, runtime
-from flambeau.compiler import cache, codegen, debug, stored, targets, toolchain
+from flambeau.compiler import cache, codegen, debug, shipped, stored, targets, toolchain
 from flambeau.core.install import install_definition
 from flambeau.derivation import derive
 from flambeau.driver import calls, planner, specify
@@ -62,7 +62,7 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    monkeypatch.setattr(stored, "_package_stamp", lambda: "the same sources")
+    monkeypatch.setattr(shipped, "package_stamp", lambda: "the same sources")
     stored._environment.cache_clear()
     monkeypatch.setattr(planner, "MAX_STORED", 1 << 20)  # these processes never end
     monkeypatch.setattr(targets, "COMMON_FLAGS", flags_at("0"))  # nothing here depends on speed
@@ -234,13 +234,13 @@ def test_guards_choose_among_plans(machine):
 
 def test_few_plans_are_kept_under_one_name(machine):
     spec = PlanSpec("one", 1, 0, [], 0, program=[(0, 3, 0), (8, 0, 1)], guards=[2])
-    plan = stored.StoredPlan([3], spec, 3)
+    plan, name = stored.StoredPlan([3], spec, 3), stored.Name("ab" * 16, "one")
     for size in range(2 * stored.MAX_PLANS):
         other = spec._replace(program=[(0, size, 0), (8, 0, 1)])
-        stored.save("ab" * 16, stored.StoredPlan([size], other, 3))
-    assert len(stored.load("ab" * 16)) == stored.MAX_PLANS
-    assert stored.find("ab" * 16, [3]) is None
-    assert stored.find("ab" * 16, [stored.MAX_PLANS]) is not None
+        stored.save(name, stored.StoredPlan([size], other, 3))
+    assert len(stored.load(name)) == stored.MAX_PLANS
+    assert stored.find(name, [3]) is None
+    assert stored.find(name, [stored.MAX_PLANS]) is not None
     assert plan.holds([3]) and not plan.holds([4])
 
 
@@ -328,7 +328,7 @@ def test_every_signature_has_an_identity_of_its_own():
 def test_changed_sources_change_every_name(machine, monkeypatch):
     machine.process(lambda: numbers(4).exp())
     assert machine.process(lambda: numbers(4).exp())[1] == 0
-    monkeypatch.setattr(stored, "_package_stamp", lambda: "a line was changed")
+    monkeypatch.setattr(shipped, "package_stamp", lambda: "a line was changed")
     stored._environment.cache_clear()
     assert machine.process(lambda: numbers(4).exp())[1] > 0
 
@@ -338,25 +338,29 @@ def test_the_stamp_sees_every_source(tmp_path, monkeypatch):
     (tmp_path / "_kernels").mkdir()
     for name in ("a.py", "compiler/b.py", "_kernels/c.py", "compiler/notes.txt"):
         (tmp_path / name).write_text("1")
-    found = sorted(stored._sources(str(tmp_path)))
-    assert [os.path.relpath(path, tmp_path) for path, *_ in found] == ["a.py", "compiler/b.py"]
+
+    def found():
+        return [shipped._state(*file) for file in sorted(shipped._sources(str(tmp_path)))]
+
+    before = found()
+    assert [os.path.relpath(path, tmp_path) for path, *_ in before] == ["a.py", "compiler/b.py"]
     times = (tmp_path / "a.py").stat()
     (tmp_path / "a.py").write_text("2")  # of the same size, and the old time of modification
     os.utime(tmp_path / "a.py", ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert sorted(stored._sources(str(tmp_path))) != found
+    assert found() != before
 
 
 def test_a_source_younger_than_the_process_stops_it(machine, monkeypatch):
     monkeypatch.undo()
-    stored._package_stamp.cache_clear()
+    shipped.package_stamp.cache_clear()
     stored._environment.cache_clear()
     assert stored.name_of("a") is not None
     monkeypatch.setattr(torch, "_began", 0)
-    stored._package_stamp.cache_clear()
+    shipped.package_stamp.cache_clear()
     stored._environment.cache_clear()
     assert stored.name_of("a") is None
     assert bits(numbers(3).exp()) and machine.blobs() == []
-    stored._package_stamp.cache_clear()
+    shipped.package_stamp.cache_clear()
 
 
 def test_names_need_no_compiler(machine):
