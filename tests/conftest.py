@@ -24,6 +24,42 @@ SECONDS_PER_TEST = 0.08  # of one process, on the machine of the README's table
 
 os.environ.setdefault("FLAMBEAU_VERIFY", "1")  # every kernel is checked between the stages
 
+# Tests of the code generator, and of what only compiled code has: names, times, files of the cache.
+CODE_GENERATOR = (
+    "capture/test_stored.py", "compat/test_alias.py", "compiler", "core/test_plan_replace.py",
+    "core/test_stored_plans.py", "docs/test_pages.py", "docs/test_stages.py",
+    "ops/test_varying_numbers.py", "profiler/test_profiler_events.py",
+    "profiler/test_roofline.py", "stress/test_cache_kill.py", "stress/test_worker_kill.py",
+    "test_extension.py", "test_mistakes.py", "test_packaging.py",
+)  # fmt: skip
+
+
+def pytest_addoption(parser):
+    """`--part`: half of the suite, on the tier that suits it (`./go test` runs both)."""
+    parser.addoption(
+        "--part",
+        choices=("baseline", "compiled"),
+        help="without the C compiler, all but its tests; or these alone. Default: all, compiled",
+    )
+
+
+def pytest_configure(config):
+    """Chooses the tier before anything is imported."""
+    baseline = config.getoption("--part") == "baseline"
+    os.environ.setdefault("FLAMBEAU_COMPILER", "never" if baseline else "wait")
+    if baseline:
+        os.environ["FLAMBEAU_TIER"] = "baseline"
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Leaves out what is of the other part."""
+    part = config.getoption("--part")
+    path = collection_path.resolve()
+    if part is None or not path.is_file() or not path.is_relative_to(ROOT / "tests"):
+        return None
+    compiled = any(path.is_relative_to(ROOT / "tests" / name) for name in CODE_GENERATOR)
+    return True if compiled != (part == "compiled") else None
+
 
 def pytest_collection():
     """Nothing that collection makes is garbage."""

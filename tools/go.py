@@ -82,9 +82,15 @@ def test(arguments: list[str]) -> int:
     if "--quick" in arguments:
         more = [argument for argument in arguments if argument != "--quick"]
         return execute(DEVELOPMENT, "-m", "pytest", "-q", *QUICK, *side_by_side(), *more)
-    if not arguments:
-        say("the whole suite: up to 15 minutes on 2 cores; ./go test --quick takes less than 2")
-    return execute(DEVELOPMENT, "-m", "pytest", "-q", *(arguments or side_by_side()))
+    if arguments:
+        return execute(DEVELOPMENT, "-m", "pytest", "-q", *arguments)
+    say("the whole suite: up to 10 minutes on 2 cores; ./go test --quick takes less than 2")
+    parts = []
+    for part, what in (("baseline", "without the C compiler"), ("compiled", "code generator")):
+        say(f"tests, {what}")
+        words = ["-m", "pytest", "-q", "--part", part, *side_by_side()]
+        parts.append(execute(DEVELOPMENT, *words))
+    return max(parts)
 
 
 def bench(arguments: list[str]) -> int:

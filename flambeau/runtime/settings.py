@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 PREFIX = "FLAMBEAU_"
-COMPILER = "wait"  # the default of that setting
 LIMIT = 40
 
 
@@ -78,7 +77,10 @@ KNOBS: dict[str, Knob] = {
         Knob("CACHE_LIMIT", _count, 1024, "size of that directory in MiB, oldest entries go first"),
         Knob("CC", str, None, "C compiler of kernels, a command with arguments (gcc, clang, cc)"),
         Knob(
-            "COMPILER", _COMPILERS, COMPILER, "when kernels are compiled: background, wait, never"
+            "COMPILER",
+            _COMPILERS,
+            "background",
+            "when kernels are compiled: background, wait, never",
         ),
         Knob("COMPILE_JOBS", _count, 0, "compilers that run at once; 0: one per core"),
         Knob("DEBUG", _count, 0, "0 to 5: how much of the work is shown; or TORCH_LOGS"),

@@ -270,8 +270,8 @@ void integers(Run* run, const BlockInstruction& i, Operation operation) {
   for (int64_t j = 0; j < count; ++j) to[j] = operation(a[j], b[j]);
 }
 
-// Quotients or remainders. Positions mostly grow by less than the divisor, which takes no division.
-// Operands are not negative; a block of nothing may hold anything.
+// Quotients, rounded down, or remainders. Positions mostly move by less than the divisor, which takes
+// no division. Divisors are positive; a block of nothing may hold anything.
 template <bool kQuotient>
 void divide(Run* run, const BlockInstruction& i) {
   const auto* a = reinterpret_cast<const int64_t*>(run->at[i.a]);
@@ -286,10 +286,17 @@ void divide(Run* run, const BlockInstruction& i) {
     } else if (b[j] == divisor && moved >= divisor && moved - divisor < divisor) {
       remainder = moved - divisor;
       ++quotient;
+    } else if (b[j] == divisor && moved < 0 && moved >= -divisor) {
+      remainder = moved + divisor;
+      --quotient;
     } else {
       divisor = b[j];
       quotient = divisor > 0 ? a[j] / divisor : 0;
       remainder = divisor > 0 ? a[j] % divisor : 0;
+      if (remainder < 0) {
+        remainder += divisor;
+        --quotient;
+      }
     }
     last = a[j];
     to[j] = kQuotient ? quotient : remainder;

@@ -87,6 +87,23 @@ def test_sizes_at_the_edges_of_blocks(function, threads, dtype):
         assert a == b, n
 
 
+def test_quotients_of_negative_positions_are_rounded_down():
+    """A reversed matrix is read from its end: positions fall, below zero before a start is added."""
+
+    def windows(x):
+        last_first = x.t().flatten().flip(0)
+        return functional.avg_pool1d(last_first[None], 3, 3)
+
+    def calls():
+        found = []
+        for shape in ((4, 10), (7, 3), (1, 9), (40, 60)):
+            x = (torch.arange(shape[0] * shape[1], dtype=torch.float32) * 0.37).sin()
+            found.append(torch.compile(windows)(x.reshape(shape)))
+        return found
+
+    assert on_tier("compiled", [calls]) == on_tier("baseline", [calls])
+
+
 def test_a_large_matrix_on_two_threads():
     def calls():
         x = (torch.arange(700 * 900, dtype=torch.float32) * 0.01).sin().reshape(700, 900)
