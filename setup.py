@@ -36,12 +36,12 @@ class BuildCompiled(build_ext):
         plans = package / "_plans" / "plans"
         with tempfile.TemporaryDirectory() as cache:
             environment = {**os.environ, "FLAMBEAU_CACHE_DIR": cache, "FLAMBEAU_DEBUG": "0"}
+            environment["PYTHONPATH"] = os.pathsep.join((str(folder), str(ROOT)))
             for path, *words in (
                 (ROOT, "-m", "tools.build_package", "--directory", package),
-                (folder, "-m", "flambeau.driver.ship", "--all-targets", "--file", plans),
-            ):
+                (folder, "-m", "tools.ship_plans", "--all-targets", "--file", plans),
+            ):  # the second runs the package that was built
                 command = [sys.executable, *map(str, words)]
-                environment["PYTHONPATH"] = str(path)
                 subprocess.run(command, cwd=path, env=environment, check=True)
 
 

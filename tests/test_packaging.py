@@ -68,7 +68,7 @@ def test_a_wheel_is_small():
 
 PLANS = """
 import hashlib
-from flambeau.driver import ship, workload
+from tools import ship_plans as ship, workload
 for text, (content, everywhere) in sorted(ship.plan_calls(workload.calls()[:60]).items()):
     print(hashlib.sha256(text.encode() + content).hexdigest(), everywhere)
 """

@@ -212,7 +212,7 @@ def ship_plans(environment: Environment) -> None:
     command: list[str | Path] = [
         environment.python,
         "-m",
-        "flambeau.driver.ship",
+        "tools.ship_plans",
         "--unless-current",
     ]
     run(command, "plan the usual operators")

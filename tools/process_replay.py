@@ -37,7 +37,7 @@ Dump = dict[str, list[str]]  # "operator dtype" -> texts of its kernels, in orde
 def collect(operators: Sequence[str] = ()) -> Dump:
     """Texts of the kernels, forward and backward, of these operators; else of the op table."""
     definition: Any = importlib.import_module("flambeau.language.definition")
-    workload: Any = importlib.import_module("flambeau.driver.workload")
+    workload: Any = importlib.import_module("tools.workload")
     dry_run: Any = importlib.import_module("flambeau.compiler.dry_run")
     importlib.import_module("flambeau")
     sampled = operators or [

@@ -1,6 +1,6 @@
 """The plans that come with the package: the usual operators are not traced on their first call.
 
-`driver/ship.py` writes them when the package is built, to one file:
+`tools/ship_plans.py` writes them when the package is built, to one file:
 
     length in 8 bytes | marshalled Header | groups
 
@@ -35,7 +35,7 @@ Places = dict[bytes, tuple[int, int, int]]
 
 
 class Header(NamedTuple):
-    """What stands before the plans.
+    """The head of the file.
 
     Attributes:
         sources: digest of the sources that planned them.
@@ -116,11 +116,11 @@ def _shelf(path: str) -> _Shelf | None:
         return None
     name = f"plans {stamp} {header.sources} {_state(path, state)}"
     key = blake2b(name.encode(), digest_size=16).hexdigest()
-    known = cache.get_blob(key)
-    if known is None:
-        known = b"valid" if sources_digest() == header.sources else b"stale"
-        cache.put_blob(key, known)
-    return _Shelf(header, content[LENGTH + length :]) if known == b"valid" else None
+    verdict = cache.get_blob(key)
+    if verdict is None:
+        verdict = b"valid" if sources_digest() == header.sources else b"stale"
+        cache.put_blob(key, verdict)
+    return _Shelf(header, content[LENGTH + length :]) if verdict == b"valid" else None
 
 
 def sources_of(path: str | os.PathLike[str]) -> str:

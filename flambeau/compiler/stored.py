@@ -123,7 +123,7 @@ def usable() -> bool:
 
 
 class Name(NamedTuple):
-    """What a plan is stored under.
+    """A plan's name.
 
     Attributes:
         own: the key in the user's cache: it depends on the machine, the compiler, the files.
@@ -231,11 +231,11 @@ def find(name: Name, numbers: list[int]) -> StoredPlan | None:
     own = next((plan for plan in reversed(load(name)) if plan.holds(numbers)), None)
     if own is not None or tiers.policy() == "wait" or settings.get("TIER") != "compiled":
         return own
-    found = shipped.find(name.text)
-    if found is None:
+    entry = shipped.find(name.text)
+    if entry is None:
         return None
-    kind = ShippedPlan if found.everywhere else ForeignPlan
-    return next((p for p in reversed(_read(found.content, kind)) if p.holds(numbers)), None)
+    kind = ShippedPlan if entry.everywhere else ForeignPlan
+    return next((p for p in reversed(_read(entry.content, kind)) if p.holds(numbers)), None)
 
 
 @contextlib.contextmanager
@@ -330,7 +330,7 @@ def execution_of(plan: StoredPlan) -> Execution | None:
 
 
 def _before(plan: StoredPlan, pending: tiers.Pending) -> Execution | None:
-    """What a plan runs until its kernels are compiled."""
+    """The execution of a plan until its kernels are compiled."""
     before = _loaded(plan, plan.baseline or plan.execution)
     if before is None or tiers.policy() == "never":
         return before
@@ -389,8 +389,8 @@ def _kernel(number: int, bundle: str, symbol: str, content: str) -> tuple[int, s
     level = _levels()[number]
     loaded = cache.load_symbol(level, bundle, symbol) if level and bundle else None
     if loaded is None:
-        found = (cache.load(level, key) for _, level, key in _entries(content))
-        loaded = next((entry for entry in found if entry is not None), None)
+        entries = (cache.load(level, key) for _, level, key in _entries(content))
+        loaded = next((entry for entry in entries if entry is not None), None)
     cache.statistics.hits += loaded is not None
     return loaded
 

@@ -147,7 +147,7 @@ def identity() -> str | None:
 
 @functools.cache
 def prefilled_identity() -> str | None:
-    """Of the compiler that built the kernels of the package; None where they may not be used."""
+    """The identity of the compiler that built the package's kernels; None: they may not be used."""
     if " " in (settings.get("CC") or "").strip():
         return None  # flags of the user's: the kernels that came with the package lack them
     level = cache.prefilled_level()

@@ -270,8 +270,8 @@ void integers(Run* run, const BlockInstruction& i, Operation operation) {
   for (int64_t j = 0; j < count; ++j) to[j] = operation(a[j], b[j]);
 }
 
-// Quotients, rounded down, or remainders. Positions mostly move by less than the divisor, which takes
-// no division. Divisors are positive; a block of nothing may hold anything.
+// Quotients, rounded down, or remainders. Positions mostly move by less than the divisor: no
+// division. Divisors are positive; a block of nothing may hold anything.
 template <bool kQuotient>
 void divide(Run* run, const BlockInstruction& i) {
   const auto* a = reinterpret_cast<const int64_t*>(run->at[i.a]);

@@ -88,7 +88,7 @@ def test_sizes_at_the_edges_of_blocks(function, threads, dtype):
 
 
 def test_quotients_of_negative_positions_are_rounded_down():
-    """A reversed matrix is read from its end: positions fall, below zero before a start is added."""
+    """A reversed matrix is read from its end: positions fall below zero before a start is added."""
 
     def windows(x):
         last_first = x.t().flatten().flip(0)

@@ -11,8 +11,8 @@ import pytest
 
 import flambeau as torch
 from flambeau.compiler.dry_run import dry_run
-from flambeau.driver.workload import STEPS
 from flambeau.runtime import plan_cache_clear
+from tools.workload import STEPS
 
 OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.1),

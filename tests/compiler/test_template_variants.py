@@ -17,11 +17,11 @@ from flambeau.compiler.codegen import print_kernel
 from flambeau.compiler.dry_run import dry_run
 from flambeau.compiler.templates import TEMPLATES
 from flambeau.driver import prebuilt, prefill
-from flambeau.driver.workload import STEPS
 from flambeau.ir.kernel_grammar import verify
 from flambeau.runtime import plan_cache_clear
 from tests.ops.exercise import everything
 from tests.ops.table import TABLE
+from tools.workload import STEPS
 
 MOST = 100  # kernels of a target
 # Operators that come down to templates; every so many of the others is tried as well.

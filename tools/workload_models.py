@@ -11,13 +11,14 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from types import ModuleType
 from typing import Any
 
-Step = Callable[[Any], None]
+Step = Callable[[ModuleType], None]
 HEADS = (4, 8, 16, 32, 64)  # widths of attention heads: a plan serves one
 
 
-def train(torch: Any, model: Any, loss: Callable[[], Any]) -> None:
+def train(torch: ModuleType, model: Any, loss: Callable[[], Any]) -> None:
     """Two steps with each of the usual optimizers; then the loss without gradients."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     optim = torch.optim
@@ -47,7 +48,7 @@ def train(torch: Any, model: Any, loss: Callable[[], Any]) -> None:
 # ------------------------------------------------------------------------------- layers
 
 
-def _layers(torch: Any) -> Iterator[tuple[Any, tuple[int, ...]]]:
+def _layers(torch: ModuleType) -> Iterator[tuple[Any, tuple[int, ...]]]:
     """Layers, and sizes of what they take, without the batch."""
     nn = torch.nn
     for bias in (True, False):
@@ -127,7 +128,7 @@ def _activations(nn: Any) -> list[Any]:
     return [*(layer() for layer in plain), *extra]
 
 
-def layers(torch: Any, batch: int, grad: bool) -> None:
+def layers(torch: ModuleType, batch: int, grad: bool) -> None:
     """Each layer alone, of data, or of another layer's results, which require gradients."""
     for layer, sizes in _layers(torch):
         with suppress(Exception):
@@ -140,7 +141,7 @@ def layers(torch: Any, batch: int, grad: bool) -> None:
                 layer.eval()(x)
 
 
-def losses(torch: Any) -> None:
+def losses(torch: ModuleType) -> None:
     """The usual losses on predictions of one and of several samples."""
     nn = torch.nn
     for batch in (1, 4):
@@ -170,7 +171,7 @@ def losses(torch: Any) -> None:
             nn.functional.cross_entropy((flat * 1.0).flatten(0, 1), labels.repeat(3)).backward()
 
 
-def factories(torch: Any) -> None:
+def factories(torch: ModuleType) -> None:
     """Tensors made from nothing, of up to four dimensions, some of one element."""
     names = ("zeros", "ones", "rand", "randn", "empty")
     for sizes in (
@@ -206,7 +207,7 @@ def factories(torch: Any) -> None:
     torch.tensor([1.0, 2.0]).mean().item()
 
 
-def initializers(torch: Any) -> None:
+def initializers(torch: ModuleType) -> None:
     """The ways to begin weights of one, two and four dimensions."""
     init = torch.nn.init
     for sizes in ((6,), (4, 6), (4, 3, 3, 3), (4, 3, 1, 1), (4, 1, 3, 3)):
@@ -223,7 +224,7 @@ def initializers(torch: Any) -> None:
 # ------------------------------------------------------------------------------- sequences
 
 
-def recurrent(torch: Any) -> None:
+def recurrent(torch: ModuleType) -> None:
     """LSTM, GRU and RNN over embedded tokens, layer and direction by number."""
     nn = torch.nn
     for kind in (nn.LSTM, nn.GRU, nn.RNN):
@@ -244,7 +245,7 @@ def recurrent(torch: Any) -> None:
                 train(torch, model, loss)
 
 
-def attention_layers(torch: Any) -> None:
+def attention_layers(torch: ModuleType) -> None:
     """torch.nn's encoder and decoder layers, batch first or not, norms before or after."""
     nn = torch.nn
     for first in (True, False):
@@ -265,7 +266,7 @@ def attention_layers(torch: Any) -> None:
                     _decoder(torch, nn.TransformerDecoderLayer(8, 2, 16, **options))
 
 
-def _encoder(torch: Any, layer: Any, width: int) -> None:
+def _encoder(torch: ModuleType, layer: Any, width: int) -> None:
     nn = torch.nn
     model = nn.ModuleList(
         [nn.Embedding(11, width), nn.TransformerEncoder(layer, 2), nn.Linear(width, 11)]
@@ -293,7 +294,7 @@ def _encoder(torch: Any, layer: Any, width: int) -> None:
     train(torch, model, pooled)
 
 
-def _decoder(torch: Any, layer: Any) -> None:
+def _decoder(torch: ModuleType, layer: Any) -> None:
     nn = torch.nn
     model = nn.ModuleList([nn.Embedding(11, 8), layer, nn.Linear(8, 11)])
     tokens = torch.randint(0, 11, (3, 5))
@@ -306,7 +307,7 @@ def _decoder(torch: Any, layer: Any) -> None:
     train(torch, model, loss)
 
 
-def causal_models(torch: Any) -> None:
+def causal_models(torch: ModuleType) -> None:
     """GPT and Llama, as they are usually written, with batches of one and of several."""
     for batch in (1, 2):
         for fused in (True, False):
@@ -318,7 +319,7 @@ def causal_models(torch: Any) -> None:
                 _llama(torch, torch.randint(0, 11, (batch, 6)), grouped)
 
 
-def _heads(torch: Any, q: Any, k: Any, v: Any, fused: bool) -> Any:
+def _heads(torch: ModuleType, q: Any, k: Any, v: Any, fused: bool) -> Any:
     """Causal attention by the fused operator, or as products around a softmax."""
     if fused:
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -328,7 +329,7 @@ def _heads(torch: Any, q: Any, k: Any, v: Any, fused: bool) -> Any:
     return torch.softmax(scores.masked_fill(mask[:, :, :length, :length] == 0, -math.inf), -1) @ v
 
 
-def attention(torch: Any) -> None:
+def attention(torch: ModuleType) -> None:
     """The operator alone, for heads of the usual widths, in the layouts that layers give it."""
     fused = torch.nn.functional.scaled_dot_product_attention
     for width in HEADS:
@@ -351,7 +352,7 @@ def attention(torch: Any) -> None:
                         fused(q, k, v, **options)
 
 
-def _gpt(torch: Any, tokens: Any, fused: bool, bias: bool) -> None:
+def _gpt(torch: ModuleType, tokens: Any, fused: bool, bias: bool) -> None:
     nn = torch.nn
     model = nn.ModuleDict(
         {
@@ -389,7 +390,7 @@ def _gpt(torch: Any, tokens: Any, fused: bool, bias: bool) -> None:
     train(torch, model, loss)
 
 
-def _llama(torch: Any, tokens: Any, grouped: bool) -> None:
+def _llama(torch: ModuleType, tokens: Any, grouped: bool) -> None:
     nn = torch.nn
     shared = 1 if grouped else 2  # heads of keys and values
     linear = {
@@ -451,7 +452,7 @@ def _llama(torch: Any, tokens: Any, grouped: bool) -> None:
 # ------------------------------------------------------------------------------- images
 
 
-def images(torch: Any) -> None:
+def images(torch: ModuleType) -> None:
     """Residual, separable and dense blocks, patches, and networks that restore what they halve."""
     for batch in (1, 2):
         x = torch.randn(batch, 3, 16, 16)
@@ -473,7 +474,7 @@ def _loss_of(loss: Any, function: Callable[[Any], Any], x: Any, target: Any) -> 
     return loss(function(x), target)
 
 
-def _residual(torch: Any) -> tuple[Any, Callable[[Any], Any]]:
+def _residual(torch: ModuleType) -> tuple[Any, Callable[[Any], Any]]:
     nn, relu = torch.nn, torch.nn.functional.relu
     options = {"padding": 1, "bias": False}
     model = nn.ModuleList(
@@ -501,7 +502,7 @@ def _residual(torch: Any) -> tuple[Any, Callable[[Any], Any]]:
     return model, function
 
 
-def _separable(torch: Any) -> tuple[Any, Callable[[Any], Any]]:
+def _separable(torch: ModuleType) -> tuple[Any, Callable[[Any], Any]]:
     nn = torch.nn
     wide = nn.Sequential(
         nn.Conv2d(3, 8, 1, bias=False), nn.BatchNorm2d(8), nn.Hardswish(),
@@ -522,7 +523,7 @@ def _separable(torch: Any) -> tuple[Any, Callable[[Any], Any]]:
     return model, function
 
 
-def _plain_net(torch: Any) -> tuple[Any, Callable[[Any], Any]]:
+def _plain_net(torch: ModuleType) -> tuple[Any, Callable[[Any], Any]]:
     nn = torch.nn
     model = nn.Sequential(
         nn.Conv2d(3, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 8, 3), nn.Tanh(),
@@ -532,7 +533,7 @@ def _plain_net(torch: Any) -> tuple[Any, Callable[[Any], Any]]:
     return model, model
 
 
-def _patches(torch: Any) -> tuple[Any, Callable[[Any], Any]]:
+def _patches(torch: ModuleType) -> tuple[Any, Callable[[Any], Any]]:
     nn = torch.nn
     layer = nn.TransformerEncoderLayer(
         8, 2, 16, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
@@ -552,7 +553,7 @@ def _patches(torch: Any) -> tuple[Any, Callable[[Any], Any]]:
     return model, function
 
 
-def _restoring(torch: Any, norm: Any, transposed: bool) -> tuple[Any, Callable[[Any], Any]]:
+def _restoring(torch: ModuleType, norm: Any, transposed: bool) -> tuple[Any, Callable[[Any], Any]]:
     """A U-Net that also takes a time, with attention at the bottom."""
     nn, functional = torch.nn, torch.nn.functional
 
@@ -603,7 +604,7 @@ def _restoring(torch: Any, norm: Any, transposed: bool) -> tuple[Any, Callable[[
 # ------------------------------------------------------------------------------- graphs, vectors
 
 
-def graphs(torch: Any) -> None:
+def graphs(torch: ModuleType) -> None:
     """Messages along edges, summed or averaged at nodes in the usual ways."""
     nn = torch.nn
     x, labels = torch.randn(5, 4), torch.zeros(5, dtype=torch.int64)
@@ -640,7 +641,7 @@ def graphs(torch: Any) -> None:
         train(torch, model, loss)
 
 
-def vectors(torch: Any) -> None:
+def vectors(torch: ModuleType) -> None:
     """Auto-encoders, pairs by contrast, gates, and what losses are written with by hand."""
     nn, functional = torch.nn, torch.nn.functional
     model = nn.ModuleList([nn.Linear(6, 8), nn.Linear(8, 4), nn.Linear(2, 6), nn.Bilinear(6, 6, 3)])

@@ -1,6 +1,6 @@
-"""Plans what a new process usually asks for, and writes the plans that the package brings.
+"""Plans the calls that a new process usually makes first, and writes the plans of the package.
 
-    python -m flambeau.driver.ship [--file F] [--jobs N] [--all-targets] [--unless-current]
+    python -m tools.ship_plans [--file F] [--jobs N] [--all-targets] [--unless-current]
 
 The calls of `workload` run on the baseline, in processes of their own, for this machine's target,
 or for every target that it can run. Their plans go to one file (`compiler/shipped.py`). Those
@@ -26,8 +26,8 @@ from pathlib import Path
 from flambeau.compiler import cache, machine, shipped, stored, targets
 from flambeau.compiler.shipped import Header, Places
 from flambeau.compiler.targets import Target
-from flambeau.driver import workload
 from flambeau.ir import kernel_bytes
+from tools import workload
 
 GROUP = 8  # plans that are compressed together: half the size, 0.1 ms to read
 Plans = dict[str, tuple[bytes, bool]]  # by the name's text: content, whether for every target
@@ -92,7 +92,7 @@ def _planned(target: str, jobs: int, count: int | None) -> Plans:
         outputs = [f"{folder}/{part}" for part in range(jobs)]
         children = []
         for part, output in enumerate(outputs):
-            words = [sys.executable, "-m", "flambeau.driver.ship", "--part", str(part)]
+            words = [sys.executable, "-m", "tools.ship_plans", "--part", str(part)]
             words += ["--jobs", str(jobs), "--file", output]
             words += [] if count is None else ["--count", str(count)]
             children.append(subprocess.Popen(words, env=environment))

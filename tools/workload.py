@@ -1,7 +1,7 @@
-"""What a new process usually asks for first: operators on their samples, steps of training.
+"""The calls that a new process usually makes first: operators on their samples, steps of training.
 
-The package ships plans for it (`driver/ship.py`). Everything is called forward and backward; the
-common operators on all their samples, the rest, and other dtypes, on a few contiguous ones.
+The package ships plans for it (`tools/ship_plans.py`). Everything is called forward and backward;
+the common operators on all their samples, the rest, and other dtypes, on a few contiguous ones.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from flambeau.driver.workload_models import STEPS as MODELS
-from flambeau.driver.workload_models import train
 from flambeau.ir.dtypes import PUBLIC as TORCH_DTYPE
+from tools.workload_models import STEPS as MODELS
+from tools.workload_models import train
 
 FIRST = "f32"
 RARE_SAMPLES = 2  # of an operator that is not on the short list, or in another dtype
