@@ -72,7 +72,7 @@ INTERRUPTED = 130  # the shell's status for a command stopped by Ctrl-C
 
 def demo(arguments: list[str]) -> int:
     """Train the small GPT of examples/gpt; flags go to its train.py."""
-    prepare(DEVELOPMENT, plans=True)
+    prepare(DEVELOPMENT)
     return execute(DEVELOPMENT, "examples/gpt/train.py", *arguments)
 
 
@@ -95,7 +95,7 @@ def test(arguments: list[str]) -> int:
 
 def bench(arguments: list[str]) -> int:
     """Run the benchmarks beside PyTorch, all or the named one (./go bench dispatch)."""
-    prepare(ORACLE)
+    prepare(ORACLE, plans=True)
     return execute(ORACLE, "-m", "bench", *arguments)
 
 
