@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flambeau import _core
+from flambeau.ir.lock import importing
 
 __all__ = ["detect_anomaly", "is_anomaly_check_nan_enabled", "is_anomaly_enabled",
            "set_anomaly_enabled", "set_detect_anomaly"]  # fmt: skip
@@ -145,7 +146,8 @@ def _origin_text(node: Any, index: int, gradient: Any, incoming: Sequence[Any]) 
 
     A failure of this search is none of the user's: then the text is empty.
     """
-    from flambeau.compiler.nan_origin import find_nan
+    with importing:
+        from flambeau.compiler.nan_origin import find_nan
 
     with _paused(), _core.no_grad():
         position = _first_nan(gradient)

@@ -23,6 +23,7 @@ from flambeau.compiler.baseline.values import (
 )
 from flambeau.ir.failure import failure
 from flambeau.ir.kernel import Kernel
+from flambeau.ir.lock import importing
 from flambeau.ir.plan import BlockProgram, Execution
 from flambeau.runtime import settings
 
@@ -293,7 +294,8 @@ def _callable_of(plan: Any) -> Callable[..., Any]:
         raise failure(NotImplementedError, "step", problem, "step through the call that it is of")
 
     def call(*tensors: Any) -> Any:
-        from flambeau.compiler.pipeline import compile_graph
+        with importing:
+            from flambeau.compiler.pipeline import compile_graph
         from flambeau.language.schema import ArgumentSpec
 
         registers = spec.symbols + len(spec.program)

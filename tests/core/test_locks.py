@@ -91,7 +91,8 @@ def test_locks_of_the_core_register_themselves():
     for path in sorted((PACKAGE.parent / "native").rglob("*.cpp")):
         for line in path.read_text().splitlines():
             code = re.sub(r"ForkSafe<(std::mutex|SpinLock)>|^class SpinLock {", "", line)
-            assert path.stem == "fork" or not re.search(words, code), f"{path.name}: {line}"
+            without = path.stem in ("fork", "older_glibc")  # the latter names versions of functions
+            assert without or not re.search(words, code), f"{path.name}: {line}"
 
 
 @FORKS

@@ -20,9 +20,24 @@ from flambeau.ir.lock import fork_safe_lock
 PATIENCE = 1.0  # seconds of silence
 INTERVAL = 3.0  # between two lines
 REDRAW = 0.25  # between two versions of the line of a terminal
+_LOOK = 0.05  # between two looks whether the wait is over
 _explained = False
 _showing = fork_safe_lock(level=3)
 _shown: tuple[int, Progress] | None = None  # the process, and the one that has its line
+
+
+class _Wait:
+    """A wait of somebody: a flag, which needs no lock that a fork could leave taken."""
+
+    def __init__(self) -> None:
+        self.over = False
+
+    def goes_on(self, seconds: float) -> bool:
+        """Sleeps so long, or until the wait is over; returns whether it is not."""
+        until = time.monotonic() + seconds
+        while not self.over and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, _LOOK))
+        return not self.over
 
 
 class Progress:
@@ -34,24 +49,24 @@ class Progress:
 
     def __init__(self, text: Callable[[], str]) -> None:
         self._text = text
-        self._end: threading.Event | None = None
+        self._wait: _Wait | None = None
         self._width = 0  # of the line of a terminal
         self._began = 0.0
 
     def begin(self) -> None:
         """From now on somebody waits."""
-        if self._end is not None:
+        if self._wait is not None:
             return
-        self._end, self._began = threading.Event(), time.monotonic()
+        self._wait, self._began = _Wait(), time.monotonic()
         with contextlib.suppress(RuntimeError):  # no thread can be started: then without messages
-            threading.Thread(target=self._run, args=(self._end,), daemon=True).start()
+            threading.Thread(target=self._run, args=(self._wait,), daemon=True).start()
 
     def end(self) -> None:
         """Nobody waits any more."""
         global _shown
-        if self._end is None or self._end.is_set():
+        if self._wait is None or self._wait.over:
             return
-        self._end.set()
+        self._wait.over = True
         with _showing:
             if _shown == (os.getpid(), self):
                 self._write(last=True)
@@ -67,15 +82,15 @@ class Progress:
     def explain(self) -> None:
         """Writes a line of its own in front of the first message."""
 
-    def _run(self, end: threading.Event) -> None:
+    def _run(self, wait: _Wait) -> None:
         global _shown
         delay = PATIENCE
-        while not end.wait(delay):
+        while wait.goes_on(delay):
             with _showing:
                 if _shown is None or _shown[0] != os.getpid():  # of the parent of a fork
                     _shown = os.getpid(), self
                     self.explain()
-                if _shown[1] is not self or end.is_set():
+                if _shown[1] is not self or wait.over:
                     continue
                 delay = REDRAW if self._write() else INTERVAL
 
