@@ -50,7 +50,7 @@ PACKAGE_LINES = {
     "accelerator": 49,
     "amp": 1000,
     "ao": 200,
-    "autograd": 6061,
+    "autograd": 6063,
     "backends": 924,
     "capture": 1476,
     "compat": 221,

@@ -523,6 +523,14 @@ void conclude(Run* run, const BlockStatement& statement, int64_t extent) {
   }
 }
 
+// Expands the rows' own values anew for a block of fewer columns: it has shorter rows.
+void expand_again(Run* run, const BlockStatement& statement) {
+  for (int32_t at = statement.before; at < statement.body; ++at) {
+    const BlockInstruction& i = run->program.instructions[at];
+    if (i.code == BlockCode::Expand) expand(run, i);
+  }
+}
+
 // Statements of a map or row kernel for `rows` rows, r in [first, inner).
 void run_rows(Run* run, int64_t rows, int64_t first, int64_t inner, int64_t most) {
   if (run->resident_elements > 0 && inner > run->resident_elements)
@@ -536,6 +544,7 @@ void run_rows(Run* run, int64_t rows, int64_t first, int64_t inner, int64_t most
     for (int64_t r = first; r < inner; r += most) {
       run->w0 = r;
       run->extents(rows, std::min(most, inner - r));
+      if (rows > 1 && run->w < widest) expand_again(run, statement);
       execute(run, statement.body, statement.end);
     }
     conclude(run, statement, inner);

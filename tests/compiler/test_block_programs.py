@@ -104,6 +104,21 @@ def test_quotients_of_negative_positions_are_rounded_down():
     assert on_tier("compiled", [calls]) == on_tier("baseline", [calls])
 
 
+def test_rows_whose_last_block_is_shorter():
+    """What varies along rows alone is expanded for blocks of 64 and of 16 columns."""
+
+    def calls():
+        found = []
+        for rows, columns in ((80, 80), (200, 200), (70, 130), (17, 65)):
+            x = (torch.arange(2 * rows * columns, dtype=torch.float32) * 0.37).sin()
+            x = x.reshape(2, rows, columns).mT
+            found += [x.tril(), x.triu(1).mT.contiguous(), x * x.mT.sum(-2)[..., None]]
+            found += [torch.where(x > x[:, :, :1], x, x[:, :1])]
+        return found
+
+    assert on_tier("compiled", [calls]) == on_tier("baseline", [calls])
+
+
 def test_a_large_matrix_on_two_threads():
     def calls():
         x = (torch.arange(700 * 900, dtype=torch.float32) * 0.01).sin().reshape(700, 900)
