@@ -9,6 +9,7 @@ compiled kernels.
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 import flambeau
 from flambeau.runtime import settings
@@ -48,9 +49,9 @@ def table() -> int:
             continue
         calls = []
         for sample in entry.samples(1):
-            calls += [lambda s=sample, d=dtype: run(entry, s, d) for dtype in DTYPES]
-            calls += [lambda s=relaid(sample, layout): run(entry, s, "f32") for layout in LAYOUTS]
-            calls += [lambda s=sample, d=d: with_gradients(entry, s, d) for d in ("f32", "f64")]
+            calls += [partial(run, entry, sample, dtype) for dtype in DTYPES]
+            calls += [partial(run, entry, relaid(sample, layout), "f32") for layout in LAYOUTS]
+            calls += [partial(with_gradients, entry, sample, dtype) for dtype in ("f32", "f64")]
         compiled, baseline = on_tier("compiled", calls), on_tier("baseline", calls)
         places = [i for i, (x, y) in enumerate(zip(compiled, baseline, strict=True)) if x != y]
         different += bool(places)
