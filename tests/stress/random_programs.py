@@ -33,6 +33,7 @@ from typing import Any
 import flambeau
 from flambeau.compiler import targets
 from flambeau.language.samples import Sample, TensorSpec
+from flambeau.runtime import settings
 from tests.ops.exercise import differentiable_outputs, starts
 from tests.ops.inputs import arguments, same_bits, tensor_builder
 from tests.stress.program_rules import RULES, SMOOTH
@@ -299,6 +300,7 @@ def command(text: str, kind: Kind) -> int:
     parser.add_argument("--resume", type=Path, help="file with the next seed, kept up to date")
     parser.add_argument("--operators", action="store_true", help="count the operators drawn")
     options = parser.parse_args()
+    settings.put("COMPILER", "wait")
     if options.optimise:
         targets.COMMON_FLAGS = flags_at(options.optimise)
     until = min(options.until, time.time() + 60 * options.minutes)

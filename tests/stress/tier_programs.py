@@ -12,7 +12,6 @@ import sys
 from functools import partial
 
 import flambeau
-from flambeau.runtime import settings
 from tests.compiler.block_harness import on_tier
 from tests.ops.exercise import relaid, run, with_gradients
 from tests.ops.table import TABLE, UNINITIALISED
@@ -61,7 +60,6 @@ def table() -> int:
 
 
 if __name__ == "__main__":
-    settings.put("COMPILER", "wait")
     if sys.argv[1:] == ["table"]:
         sys.exit(min(1, table()))
     sys.exit(
