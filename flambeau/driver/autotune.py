@@ -227,8 +227,9 @@ class _Trial:
             assert call.kernel is not None
             for memory, (dtype, _) in zip(call.memory, call.kernel.parameters, strict=True):
                 buffers.setdefault(memory, len(buffers))
-                if memory not in tensors:
-                    tensors[memory] = _filled(self._bytes(memory), dtype)
+                size = self._needed(memory)
+                if memory not in tensors or tensors[memory].numel() < size + _PADDING:
+                    tensors[memory] = _filled(size, dtype)
         operands = [tensors[memory] for memory in buffers]
         execution = self._execution(buffers)
         op = _core.Op("autotune", lambda: [_overload(len(operands), execution)])
@@ -267,6 +268,12 @@ class _Trial:
 
     def _number(self, size: Size) -> int:
         return size if isinstance(size, int) else evaluate(size, self.values)
+
+    def _needed(self, memory: Memory) -> int:
+        """How much memory the launches use of a buffer: also where they pack an operand that a plan
+        packs into memory of its own, which has a copy of a parameter."""
+        spares = (self._number(call.spare) for call in self.calls if memory in call.memory[1:])
+        return max(self._bytes(memory), *spares, 0)
 
     def _bytes(self, memory: Memory) -> int:
         """How much memory a buffer of the program is, from its first element on."""

@@ -184,6 +184,28 @@ def test_what_is_measured(quick) -> None:
         assert "default" in report.seconds
 
 
+def test_measured_launches_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch that packs an operand for the copies of parameters writes that much here, too."""
+    packed = []
+
+    def shortest(trials):
+        tensors = {}
+        for trial in trials.values():
+            trial.prepared(tensors)
+            for call, chunks in zip(trial.calls, trial.chunks, strict=True):
+                if call.name == "matmul_pack" and chunks:
+                    packed.append((trial._number(call.spare), tensors[call.memory[1]].numel()))
+        return dict.fromkeys(trials, 1.0)
+
+    autotune.forget()
+    monkeypatch.setattr(autotune, "_kept", lambda name: None)
+    monkeypatch.setattr(autotune, "_shortest", shortest)
+    tuned(lambda x, y: x @ y)(torch.ones(300, 200), torch.ones(200, 100))
+    autotune.forget()
+    assert any(spare for spare, _ in packed), packed
+    assert all(spare <= size for spare, size in packed)
+
+
 def test_sizes_after_the_first_ones(quick) -> None:
     """A program that was tuned on some sizes serves others, without being measured again."""
     found: list[autotune.Report] = []

@@ -87,7 +87,7 @@ def test_every_code_reads_back():
         printed = text.text(program)
         assert text.parse(printed) == program, printed
         codes |= {code for code in CODES if re.search(rf"\b{code}\b", printed)}
-    assert codes == set(CODES) - {"give", "add_index"}
+    assert codes >= set(CODES) - {"give", "add_index"}
 
 
 EXP = """\
