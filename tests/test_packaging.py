@@ -42,7 +42,7 @@ def test_version():
 def packed():
     """The files that a wheel of this checkout holds."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    patterns = ["**/*.py", "*.so", "_baseline/*.so", "_kernels/**/*"]
+    patterns = ["**/*.py", "*.so", "_baseline/*.so", "_kernels/**/*", "_plans/plans"]
     patterns += settings["package-data"]["flambeau"]
     files = {path for pattern in patterns for path in (ROOT / "flambeau").glob(pattern)}
     return sorted(path for path in files if path.is_file() and path.name != "sources")
