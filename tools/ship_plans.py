@@ -1,12 +1,11 @@
 """Plans the calls that a new process usually makes first, and writes the plans of the package.
 
-    python -m tools.ship_plans [--file F] [--jobs N] [--all-targets] [--unless-current]
+    python -m tools.ship_plans [--file F] [--jobs N] [--targets N] [--unless-current]
 
-The calls of `workload` run on the baseline, in processes of their own, for this machine's target,
-or for every target that it can run. Their plans go to one file (`compiler/shipped.py`). Those
-without templates are the same for all targets: only the first one plans them. Needs the templates'
-variants of `flambeau/_kernels`. The plans depend on the sources alone; a package without them works
-as well.
+The calls of `workload` run on the baseline, in processes of their own, for the best N targets that
+this machine can run (default: 1). Their plans go to one file (`compiler/shipped.py`). Those without
+templates are the same for all targets: only the first one plans them. Needs the templates' variants
+of `flambeau/_kernels`. The plans depend on the sources alone; a package without them works as well.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ import time
 import warnings
 import zlib
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 
 from flambeau.compiler import cache, machine, shipped, stored, targets
@@ -29,7 +29,7 @@ from flambeau.compiler.targets import Target
 from flambeau.ir import kernel_bytes
 from tools import workload
 
-GROUP = 8  # plans that are compressed together: half the size, 0.1 ms to read
+GROUP = 16  # plans that are compressed together: half the size, some 0.2 ms to read
 Plans = dict[str, tuple[bytes, bool]]  # by the name's text: content, whether for every target
 
 
@@ -69,6 +69,7 @@ def ship(file: Path, jobs: int, chosen: Sequence[Target], count: int | None = No
     """
     everywhere: dict[str, bytes] = {}
     single: dict[str, dict[str, bytes]] = {}
+    file.unlink(missing_ok=True)  # what it has would not be planned again
     for target in chosen:
         plans = _planned(target.name, jobs, count)
         everywhere |= {t: content for t, (content, every) in plans.items() if every}
@@ -105,19 +106,22 @@ def _planned(target: str, jobs: int, count: int | None) -> Plans:
 
 
 def write(file: Path, everywhere: dict[str, bytes], single: dict[str, dict[str, bytes]]) -> None:
-    """Writes the file of plans: `everywhere` those of all targets, `single` those of one."""
+    """Writes the file of plans: `everywhere` those of all targets, `single` those of one. A plan
+    stands beside the same one of other targets, most of which it equals."""
     groups: list[bytes] = []
     end = 0
 
-    def placed(plans: dict[str, bytes]) -> Places:
+    def placed(kinds: dict[str, dict[str, bytes]]) -> dict[str, Places]:
         nonlocal end
-        places: Places = {}
-        texts = sorted(plans)
-        for first in range(0, len(texts), GROUP):
-            chosen = texts[first : first + GROUP]
-            group = zlib.compress(marshal.dumps([plans[text] for text in chosen]), 9)
-            for number, text in enumerate(chosen):
-                places[shipped.digest_of(text)] = end, len(group), number
+        places: dict[str, Places] = {kind: {} for kind in kinds}
+        entries = [
+            (t, k) for t in sorted({*chain(*kinds.values())}) for k in kinds if t in kinds[k]
+        ]
+        for first in range(0, len(entries), GROUP):
+            chosen = entries[first : first + GROUP]
+            group = zlib.compress(marshal.dumps([kinds[kind][text] for text, kind in chosen]), 9)
+            for number, (text, kind) in enumerate(chosen):
+                places[kind][shipped.digest_of(text)] = end, len(group), number
             groups.append(group)
             end += len(group)
         return places
@@ -125,8 +129,8 @@ def write(file: Path, everywhere: dict[str, bytes], single: dict[str, dict[str, 
     header = Header(
         shipped.sources_digest(),
         tuple(machine.current()),
-        placed(everywhere),
-        {name: placed(plans) for name, plans in single.items()},
+        placed({"all": everywhere})["all"],
+        placed(single),
     )
     head = marshal.dumps(tuple(header))
     cache.write(file, b"".join([len(head).to_bytes(shipped.LENGTH, "little"), head, *groups]))
@@ -137,7 +141,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Write the plans that the package brings.")
     parser.add_argument("--file", type=Path, default=shipped.FILE)
     parser.add_argument("--jobs", type=int, default=max(2, os.cpu_count() or 2))
-    parser.add_argument("--all-targets", action="store_true", help="not this machine's best alone")
+    parser.add_argument("--targets", type=int, default=1, help="how many, the best first")
     parser.add_argument("--unless-current", action="store_true", help="not if nothing has changed")
     parser.add_argument("--count", type=int, help="of calls (default: all)")
     parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
@@ -150,8 +154,7 @@ def main() -> None:
         return
     print("[ship] planning what a new process usually asks for", flush=True)
     began = time.monotonic()
-    runnable = targets.of_this_machine()
-    chosen = runnable if options.all_targets else runnable[:1]
+    chosen = targets.of_this_machine()[: options.targets]
     total = ship(options.file, options.jobs, chosen, options.count)
     size, took = options.file.stat().st_size / 1e6, time.monotonic() - began
     print(f"[ship] {total} plans, {size:.1f} MB, in {options.file}, {took:.1f} s")

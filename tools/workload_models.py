@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 Step = Callable[[ModuleType], None]
-HEADS = (4, 8, 16, 32, 64)  # widths of attention heads: a plan serves one
+HEADS = (16, 32, 64)  # widths of attention heads: a plan serves one
 
 
 def train(torch: ModuleType, model: Any, loss: Callable[[], Any]) -> None:
@@ -337,7 +337,7 @@ def attention(torch: ModuleType) -> None:
             mixed = torch.randn(batch, 6, 6 * width, requires_grad=True)
             apart = [torch.randn(batch, 6, 2 * width, requires_grad=True) for _ in range(3)]
             floats = torch.zeros(batch, 1, 6, 6)
-            masks = ({"attn_mask": floats}, {"attn_mask": floats > 0}, {"attn_mask": floats[0, 0]})
+            masks = ({"attn_mask": floats}, {"attn_mask": floats > 0})
             for parts in (mixed.split(2 * width, dim=-1), [x * 1.0 for x in apart]):
                 q, k, v = (x.view(batch, 6, 2, width).transpose(1, 2) for x in parts)
                 for options in ({}, {"is_causal": True}, {"dropout_p": 0.1}, *masks):
@@ -682,7 +682,6 @@ STEPS: dict[str, Step] = {
     "step: layers": lambda torch: layers(torch, 3, grad=False),
     "step: layers of layers": lambda torch: layers(torch, 3, grad=True),
     "step: layers of one sample": lambda torch: layers(torch, 1, grad=False),
-    "step: layers of layers of one": lambda torch: layers(torch, 1, grad=True),
     "step: losses": losses,
     "step: factories": factories,
     "step: initializers": initializers,
