@@ -51,8 +51,8 @@ def _for_one_target(plan: stored.StoredPlan) -> bool:
     """Whether a plan has machine code, or will have templates' for the present target."""
     if plan.baseline is None:
         return bool(plan.kernels)
-    made = any(launch.kernel is not None for launch in plan.baseline.launches)
-    return made or any(kernel_bytes.loads(x).form == "template" for x in plan.contents)
+    compiled = any(launch.kernel is not None for launch in plan.baseline.launches)
+    return compiled or any(kernel_bytes.loads(x).form == "template" for x in plan.contents)
 
 
 def ship(file: Path, jobs: int, chosen: Sequence[Target], count: int | None = None) -> int:
@@ -118,9 +118,9 @@ def write(file: Path, everywhere: dict[str, bytes], single: dict[str, dict[str, 
             (t, k) for t in sorted({*chain(*kinds.values())}) for k in kinds if t in kinds[k]
         ]
         for first in range(0, len(entries), GROUP):
-            chosen = entries[first : first + GROUP]
-            group = zlib.compress(marshal.dumps([kinds[kind][text] for text, kind in chosen]), 9)
-            for number, (text, kind) in enumerate(chosen):
+            members = entries[first : first + GROUP]
+            group = zlib.compress(marshal.dumps([kinds[kind][text] for text, kind in members]), 9)
+            for number, (text, kind) in enumerate(members):
                 places[kind][shipped.digest_of(text)] = end, len(group), number
             groups.append(group)
             end += len(group)
