@@ -22,7 +22,8 @@ from flambeau.ir import graph_grammar
 from flambeau.ir.environment import environment
 from flambeau.ir.node import Graph, GraphOutput, Node, attributes, node
 from flambeau.ir.size import Size, SizeExpr, maximum, minimum, symbol
-from flambeau.ir.size_program import parse_condition, stringify_condition
+from flambeau.ir.size_program import stringify_condition
+from flambeau.ir.size_text import parse_condition
 
 
 def print_graph(graph: Graph) -> str:

@@ -8,7 +8,6 @@ The module must not know about graphs, kernels or tensors.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 from math import gcd
@@ -65,7 +64,6 @@ __all__ = [
     "mod",
     "mul",
     "only_if",
-    "parse",
     "prod",
     "rename",
     "replace_atoms",
@@ -363,46 +361,3 @@ def _stringify_atom(atom: SizeExpr, style: Style, alone: bool) -> str:
     operator = "%" if atom.kind == "mod" else {"python": "//", "c": "/"}[style]
     text = f"{left} {operator} {right}" if operator == "%" else f"{left}{operator}{right}"
     return text if alone else f"({text})"
-
-
-def parse(text: str, symbols: Mapping[str, Size] | None = None) -> Size:
-    """Read a size back from its Python text.
-
-    Args:
-        text: integers, names, `+ - * // %`, `min(...)`, `max(...)` and parentheses.
-        symbols: what names stand for; other names become `symbol(name)`.
-
-    Raises:
-        ValueError: if the text is anything else.
-    """
-    try:
-        tree = ast.parse(text, mode="eval").body
-    except (SyntaxError, ValueError) as error:
-        raise ValueError(f"[size] not an expression: {text!r}") from error
-    return from_ast(tree, symbols or {})
-
-
-_BINARY: dict[type[ast.operator], Callable[[Size, Size], Size]] = {
-    ast.Add: add,
-    ast.Sub: sub,
-    ast.Mult: mul,
-    ast.FloorDiv: floordiv,
-    ast.Mod: mod,
-}
-
-
-def from_ast(tree: ast.expr, symbols: Mapping[str, Size]) -> Size:
-    """Return the size a Python syntax tree describes; `parse` has the rules."""
-    match tree:
-        case ast.Constant(value=int(value)) if not isinstance(value, bool):
-            return value
-        case ast.Name(id=name):
-            return symbols[name] if name in symbols else symbol(name)
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -from_ast(operand, symbols)
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-            return _BINARY[type(op)](from_ast(left, symbols), from_ast(right, symbols))
-        case ast.Call(func=ast.Name(id="min" | "max" as name), args=operands, keywords=[]):
-            sizes = [from_ast(operand, symbols) for operand in operands]
-            return minimum(*sizes) if name == "min" else maximum(*sizes)
-    raise ValueError(f"[size] not part of a size: {ast.unparse(tree)!r}")

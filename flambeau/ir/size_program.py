@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from math import gcd
@@ -40,7 +39,6 @@ __all__ = [
     "ne",
     "not_",
     "or_",
-    "parse_condition",
     "run",
     "stringify_condition",
     "substitute_condition",
@@ -295,35 +293,6 @@ def stringify_condition(condition: Truth, style: Style = "python") -> str:
         return f" {joint} ".join(f"({part})" for part in parts)
     left, right = (_size.stringify(x, style) for x in (condition.left, condition.right))
     return f"{left} {condition.operator} {right}"
-
-
-def parse_condition(text: str, symbols: Mapping[str, Size] | None = None) -> Truth:
-    """Read a condition back from its Python text; see `size.parse` for sizes in it.
-
-    Raises:
-        ValueError: if the text is anything else.
-    """
-    try:
-        tree = ast.parse(text, mode="eval").body
-    except (SyntaxError, ValueError) as error:
-        raise ValueError(f"[size] not a condition: {text!r}") from error
-    return _condition_from_ast(tree, symbols or {})
-
-
-def _condition_from_ast(tree: ast.expr, symbols: Mapping[str, Size]) -> Truth:
-    comparisons = {ast.Eq: eq, ast.NotEq: ne, ast.Lt: lt, ast.LtE: le, ast.Gt: gt, ast.GtE: ge}
-    match tree:
-        case ast.Constant(value=bool(value)):
-            return value
-        case ast.BoolOp(op=op, values=values):
-            parts = [_condition_from_ast(value, symbols) for value in values]
-            return and_(*parts) if isinstance(op, ast.And) else or_(*parts)
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return not_(_condition_from_ast(operand, symbols))
-        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in comparisons:
-            sizes = _size.from_ast(left, symbols), _size.from_ast(right, symbols)
-            return comparisons[type(op)](*sizes)
-    raise ValueError(f"[size] not part of a condition: {ast.unparse(tree)!r}")
 
 
 # --------------------------------------------------------------------------------------------------

@@ -26,11 +26,11 @@ from flambeau.ir.size_program import (
     ne,
     not_,
     or_,
-    parse_condition,
     run,
     stringify_condition,
     substitute_condition,
 )
+from flambeau.ir.size_text import parse_condition
 
 A, B, C = symbol("a"), symbol("b"), symbol("c", minimum=2)
 NAMES = {"a": A, "b": B, "c": C}

@@ -7,7 +7,6 @@ A contraction of two operands becomes one batched matrix product: dimensions are
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from string import ascii_letters
 from typing import Any
 
 from flambeau import prims
@@ -172,13 +171,16 @@ def _einsum_samples() -> Iterator[Sample]:
     yield sample("ijk,kj", T(2, 3, 4), T(4, 3))
 
 
+_LETTERS = "".join(map(chr, (*range(ord("a"), ord("z") + 1), *range(ord("A"), ord("Z") + 1))))
+
+
 def _einsum_parts(op: Any, equation: str, tensors: Sequence[Any]) -> Any:
     """Pair by pair: those with a sum over a common letter are products, whose operands are cast."""
     terms, result = _parse("einsum", equation, [x.ndim for x in tensors])
     if len(tensors) == 1:
         return call_with("", op, equation, list(tensors))
     labels = dict.fromkeys(label for term in terms for label in term)
-    letters = dict(zip(labels, ascii_letters, strict=False))
+    letters = dict(zip(labels, _LETTERS, strict=False))
 
     def text(term: Sequence[str]) -> str:
         return "".join(letters[label] for label in term)
