@@ -8,39 +8,35 @@ over all elements that a result depends on; templates and routines by their buff
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from flambeau.compiler.baseline.program import ALONG_S, ALONG_W
 from flambeau.compiler.baseline.values import decode
-from flambeau.compiler.stepping import Block, Observer, Program, launch_text, watching
+from flambeau.compiler.stepping import AFTER, Block, Observer, Place, Program, watching
 
 _REDUCTIONS = ("reduce", "columns", "scan")
 
 
-class NanOrigin(NamedTuple):
+@dataclass(frozen=True)
+class NanOrigin(Place):
     """Where a NaN came from operands that had none.
 
     Attributes:
-        plan: name of the plan.
-        launch: name of the launch.
         primitive: name of the primitive; of the reduction, scan, template or routine.
         element: loop indices of the element, as in `Step.begin`; of a template or routine the
             position in the buffer that it writes.
         operands: the operands' values there; of reductions, templates and routines none.
-        text: the instruction.
     """
 
-    plan: str
-    launch: str
     primitive: str
     element: tuple[int, ...]
     operands: tuple[Any, ...]
-    text: str
 
     def __str__(self) -> str:
         values = f" of {', '.join(f'{x:g}' for x in self.operands)}" if self.operands else ""
         where = ", ".join(map(str, self.element))
-        return f"{self.primitive!r}{values} at element ({where}) of the kernel {self.launch!r}"
+        return f"{self.primitive!r}{values} at element ({where}) of the kernel {self.name!r}"
 
 
 def _nan(value: Any) -> bool:
@@ -115,8 +111,7 @@ class _Search(Observer):
             primitive = words[1] if step.code != "scan" else f"cum{words[1]}"
         else:
             values = tuple(x[at] if len(x) > 1 else x[0] for x, _ in operands)
-        record = plan.execution.launches[launch]
-        return NanOrigin(plan.name, record.name, primitive, element, values, program.texts[number])
+        return NanOrigin(*self.place(plan, launch, number), primitive, element, values)
 
     def operands(self, plan: Any, launch: int, after: bool, buffers: Sequence[Any]) -> bool:
         """Before and after a template or a routine: compares what it reads and writes."""
@@ -133,9 +128,8 @@ class _Search(Observer):
             _, elements = self.elements(plan, launch, position, buffers[position])
             at = next((i for i, x in enumerate(elements) if _nan(x)), -1)
             if at >= 0:
-                text = launch_text(plan, launch, self.kernel(plan, launch))
-                name = plan.execution.launches[launch].name
-                self.origin = NanOrigin(plan.name, name, text.split(" ")[-1], (at,), (), text)
+                place = self.place(plan, launch, AFTER)
+                self.origin = NanOrigin(*place, place[-1].split(" ")[-1], (at,), ())
                 return False
         return True
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from flambeau import _core
@@ -30,16 +31,30 @@ from flambeau.runtime import settings
 BEFORE, AFTER = -2, -1  # in place of an instruction: a launch that is one step
 
 
-class Step(NamedTuple):
-    """One instruction on one block, or a launch that is one step.
+@dataclass(frozen=True)
+class Place:
+    """An instruction, or a launch that is one step.
 
     Attributes:
         plan: name of the plan.
         launch: number of the launch in it.
         name: of the launch.
+        text: the instruction as text; the form and name of a launch that is one step.
+    """
+
+    plan: str
+    launch: int
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Step(Place):
+    """One instruction on one block, or a launch that is one step.
+
+    Attributes:
         chunk: which part of the launch; 0 for a launch that is one step.
         instruction: its number in the program; -1: the launch is one step.
-        text: the instruction as text; the form and name of a launch that is one step.
         begin: loop indices of the block's first element: row axes, then k of a column or scan
             program, then r, as far as the values vary along them.
         end: loop indices behind its last element.
@@ -49,12 +64,8 @@ class Step(NamedTuple):
             is one step: all elements of the buffers that it writes.
     """
 
-    plan: str
-    launch: int
-    name: str
     chunk: int
     instruction: int
-    text: str
     begin: tuple[int, ...]
     end: tuple[int, ...]
     dtype: str
@@ -147,6 +158,18 @@ class Observer:
             program = self._programs[packed.words] = Program(packed, parameters)
         return program
 
+    def place(self, plan: Any, launch: int, number: int) -> tuple[str, int, str, str]:
+        """The fields of the `Place` of an instruction, or (AFTER) of a launch that is one step."""
+        record = plan.execution.launches[launch]
+        if number >= 0:
+            text = self.program(plan, launch).texts[number]
+        elif record.routine is not None:
+            text = f"routine {record.routine}"
+        else:
+            kernel = self.kernel(plan, launch)
+            text = f"template {kernel.template}" if kernel and kernel.template else "kernel"
+        return plan.name, launch, record.name, text
+
     def __call__(self, plan: Any, launch: int, chunk: int, number: int, details: Any) -> bool:
         """The function that the core calls; see `native/plan/plan_watch.cpp`."""
         if number >= 0:
@@ -217,21 +240,8 @@ class _Recorder(Observer):
         begin, end = program.bounds(number, block)
         dtype = program.dtypes[number]
         values = None if block.data is None else decode(block.data, dtype)
-        name = plan.execution.launches[launch].name
-        self.steps.append(
-            Step(
-                plan.name,
-                launch,
-                name,
-                chunk,
-                number,
-                program.texts[number],
-                begin,
-                end,
-                dtype,
-                values,
-            )  # fmt: skip
-        )
+        place = self.place(plan, launch, number)
+        self.steps.append(Step(*place, chunk, number, begin, end, dtype, values))
         return True
 
     def operands(self, plan: Any, launch: int, after: bool, buffers: Sequence[Any]) -> bool:
@@ -243,20 +253,9 @@ class _Recorder(Observer):
             if written:
                 dtype, elements = self.elements(plan, launch, position, buffers[position])
                 values += elements
-        name = plan.execution.launches[launch].name
-        text = launch_text(plan, launch, self.kernel(plan, launch))
-        self.steps.append(
-            Step(plan.name, launch, name, 0, AFTER, text, (0,), (len(values),), dtype, values)
-        )
+        place = self.place(plan, launch, AFTER)
+        self.steps.append(Step(*place, 0, AFTER, (0,), (len(values),), dtype, values))
         return True
-
-
-def launch_text(plan: Any, launch: int, kernel: Kernel | None) -> str:
-    """The kind and name of a launch that is one step."""
-    record = plan.execution.launches[launch]
-    if record.routine is not None:
-        return f"routine {record.routine}"
-    return f"template {kernel.template}" if kernel is not None and kernel.template else "kernel"
 
 
 def step(function: Any, *arguments: Any, **named: Any) -> Iterator[Step]:
@@ -314,4 +313,4 @@ def _callable_of(plan: Any) -> Callable[..., Any]:
     return call
 
 
-__all__ = ["Block", "Observer", "Program", "Step", "launch_text", "step", "watching"]
+__all__ = ["AFTER", "Block", "Observer", "Place", "Program", "Step", "step", "watching"]

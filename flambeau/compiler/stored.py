@@ -21,7 +21,7 @@ import functools
 import marshal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from flambeau.compiler import cache, debug, machine, shipped, targets, tiers, toolchain
 from flambeau.compiler.cache import blake2b
@@ -33,14 +33,15 @@ if TYPE_CHECKING:
     from flambeau.ir.node import Graph
 
 Place = tuple[int, str, str, str]  # level, bundle, symbol, digest
+Origin = Literal["cache", "package", "elsewhere"]  # of a plan
 # Plans of one name: more means guards that never repeat.
 MAX_PLANS = 8
 
 
-class StoredPlan:
+class StoredPlan(NamedTuple):
     """The parts of a plan in a form that another process can read.
 
-    Args:
+    Attributes:
         hints: values of the symbols when it was traced.
         spec: the plan's description as plain data.
         registers: of the metadata program.
@@ -50,27 +51,19 @@ class StoredPlan:
             one that was on no disk when the plan was stored.
         baseline: what runs until the kernels of `execution` are compiled, its own by number, too.
         contents: the kernels to compile, as bytes.
+        origin: "cache", the user's; "package", which begins on the baseline; "elsewhere", the
+            package's as well, whose better code this machine would plan differently.
     """
 
-    def __init__(
-        self,
-        hints: list[int],
-        spec: PlanSpec,
-        registers: int,
-        fingerprint: str = "",
-        execution: Execution | None = None,
-        kernels: Sequence[Place] = (),
-        baseline: Execution | None = None,
-        contents: Sequence[bytes] = (),
-    ) -> None:
-        self.hints = hints
-        self.spec = spec
-        self.registers = registers
-        self.fingerprint = fingerprint
-        self.execution = execution
-        self.kernels = tuple(kernels)
-        self.baseline = baseline
-        self.contents = tuple(contents)
+    hints: list[int]
+    spec: PlanSpec
+    registers: int
+    fingerprint: str = ""
+    execution: Execution | None = None
+    kernels: Sequence[Place] = ()
+    baseline: Execution | None = None
+    contents: Sequence[bytes] = ()
+    origin: Origin = "cache"
 
     def holds(self, numbers: list[int]) -> bool:
         """Whether the guards are true of these values of the symbols."""
@@ -86,26 +79,20 @@ class StoredPlan:
         return all(registers[guard] for guard in guards)
 
     def packed(self) -> tuple[Any, ...]:
-        """Plain data, which `unpacked` reads."""
-        fields: tuple[Any, ...] = packed(tuple(vars(self).values()))
+        """Plain data, which `unpacked` reads; where it comes from is no part of it."""
+        fields: tuple[Any, ...] = packed(self[:-1])
         return fields
 
     @classmethod
-    def unpacked(cls, fields: Sequence[Any]) -> StoredPlan:
+    def unpacked(cls, fields: Sequence[Any], origin: Origin = "cache") -> StoredPlan:
         """The plan that was packed."""
-        hints, spec, registers, fingerprint, execution, kernels, baseline, contents = fields
-        run, before = (None if x is None else unpacked_execution(x) for x in (execution, baseline))
-        return cls(
-            list(hints), unpacked_spec(spec), registers, fingerprint, run, kernels, before, contents
+        plan = cls(*fields)
+        run, before = (
+            None if each is None else unpacked_execution(each)
+            for each in (plan.execution, plan.baseline)
         )
-
-
-class ShippedPlan(StoredPlan):
-    """A plan that came with the package: it starts on the baseline."""
-
-
-class ForeignPlan(ShippedPlan):
-    """Likewise, whose better code another machine would plan differently."""
+        hints, spec = list(plan.hints), unpacked_spec(plan.spec)
+        return plan._replace(hints=hints, spec=spec, execution=run, baseline=before, origin=origin)
 
 
 _collected: dict[str, list[StoredPlan]] | None = None  # instead of the cache, see `collecting`
@@ -191,13 +178,13 @@ def load(name: Name) -> list[StoredPlan]:
     if _collected is not None:
         return _collected.get(name.text, [])
     content = cache.get_blob(name.own)
-    return [] if content is None else _read(content, StoredPlan)
+    return [] if content is None else _read(content, "cache")
 
 
-def _read(content: bytes, kind: type[StoredPlan]) -> list[StoredPlan]:
+def _read(content: bytes, origin: Origin) -> list[StoredPlan]:
     """The plans of bytes; none where they are damaged."""
     try:
-        return [kind.unpacked(plan) for plan in marshal.loads(content)]
+        return [StoredPlan.unpacked(plan, origin) for plan in marshal.loads(content)]
     except (ValueError, TypeError, EOFError):
         return []
 
@@ -234,8 +221,8 @@ def find(name: Name, numbers: list[int]) -> StoredPlan | None:
     entry = shipped.find(name.text)
     if entry is None:
         return None
-    kind = ShippedPlan if entry.everywhere else ForeignPlan
-    return next((p for p in reversed(_read(entry.content, kind)) if p.holds(numbers)), None)
+    plans = _read(entry.content, "package" if entry.everywhere else "elsewhere")
+    return next((plan for plan in reversed(plans) if plan.holds(numbers)), None)
 
 
 @contextlib.contextmanager
@@ -349,18 +336,16 @@ def shipped_execution(
         name: under what it is stored once its kernels are compiled.
         compile_anew: traces and plans it for this machine.
     """
-    if plan.baseline is None and not isinstance(plan, ForeignPlan):
-        return _loaded(plan, plan.execution)
-    if isinstance(plan, ForeignPlan):
+    if plan.origin == "elsewhere":
         return _before(plan, tiers.Replanned(compile_anew))
+    if plan.baseline is None:
+        return _loaded(plan, plan.execution)
 
     def assemble() -> Execution | None:
         execution = _loaded(plan, plan.execution)
         places = places_of([content for *_, content in plan.kernels])
         if execution is not None and places is not None:
-            save(name, StoredPlan(
-                plan.hints, plan.spec, plan.registers, plan.fingerprint, plan.execution, places
-            ))  # fmt: skip
+            save(name, plan._replace(kernels=places, baseline=None, contents=(), origin="cache"))
         return execution
 
     return _before(plan, tiers.Pending(plan.contents, assemble))
@@ -402,8 +387,8 @@ def _levels() -> tuple[cache.Level | None, cache.Level]:
 __all__ = [
     "MAX_PLANS",
     "Name",
+    "Origin",
     "Place",
-    "ShippedPlan",
     "StoredPlan",
     "checked",
     "collecting",

@@ -231,7 +231,7 @@ class _Stored:
     def _execution(self) -> Execution | None:
         """The stored execution; None if kernels are gone."""
         name = self.program.name
-        if name is not None and isinstance(self.stored, stored.ShippedPlan):
+        if name is not None and self.stored.origin != "cache":
             return stored.shipped_execution(self.stored, name, self._compile_anew)
         return stored.execution_of(self.stored)
 
