@@ -71,6 +71,7 @@ def pytest_collection_finish():
     """What stays to the end needs no visits."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)  # a plan is thousands of objects, most of which stay
     gc.enable()
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import _core
+from flambeau.compiler import debug
 from flambeau.compiler.baseline import text
 from flambeau.compiler.baseline.program import CODES, FORMS, pack, unpack
 from flambeau.compiler.verify import VERIFIERS
@@ -24,14 +25,17 @@ DTYPES = ("f32", "bf16", "f64", "i32")
 
 def programs_of(call):
     """The block programs, by words, of all plans that a call makes."""
-    with settings.override(TIER="baseline"):
+    programs = []
+
+    def watcher(report):
+        if report.stage == "assemble":
+            programs.extend(each.program for each in report.state.execution.launches)
+
+    with settings.override(TIER="baseline"), debug.watch(watcher):
         _core.plan_cache_clear()
         call()
-        gc.collect()
-        plans = [plan for plan in gc.get_objects() if type(plan) is _core.Plan and plan.compiled]
-        _core.plan_cache_clear()
-    launches = [launch for plan in plans for launch in plan.execution.launches]
-    return {each.program.words: each.program for each in launches if each.program is not None}
+    _core.plan_cache_clear()
+    return {program.words: program for program in programs if program is not None}
 
 
 def table_calls():
