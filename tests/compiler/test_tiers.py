@@ -19,6 +19,7 @@ import tempfile
 import textwrap
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -232,6 +233,25 @@ def test_a_hot_plan_is_compiled(empty):
     assert tiers.tier(plan.plan) == "compiled"
     assert cache.stats()["kernels"] >= 1
     plan.run()
+
+
+def test_the_hottest_plans_come_first(monkeypatch):
+    class Spent(NamedTuple):
+        baseline_time: int
+
+    pending = tiers.Pending([b""] * (tiers.UNIT // 2), lambda: None)
+    monkeypatch.setattr(tiers, "_waiting", [(Spent(time), pending) for time in (20, 40, 60, 50)])
+    taken = [[plan.baseline_time for plan, _ in tiers._take()] for _ in range(3)]
+    assert taken == [[60, 50], [40, 20], []]
+
+
+def test_the_worker_yields_the_processor(empty):
+    plan = Disguised([new_kernel()])
+    flambeau.compiler.wait()
+    assert plan.pending.state == "done"
+    process = tiers._service.worker.process.pid
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert os.getpriority(os.PRIO_PROCESS, process) == min(own + worker.NICENESS, 19)
 
 
 def test_wait_compiles_what_is_not_hot(empty):
