@@ -10,43 +10,23 @@ from typing import Any
 from flambeau.ir.lock import late
 
 _PUBLIC = {
-    "compile": "flambeau.capture.regions",
-    "disable": "flambeau.capture.regions",
-    "explain": "flambeau.capture.regions",
-    "is_compiling": "flambeau.capture.regions",
-    "reset": "flambeau.capture.regions",
+    **dict.fromkeys(
+        "compile disable explain is_compiling reset".split(), "flambeau.capture.regions"
+    ),
     "find_nan": "flambeau.compiler.nan_origin",
     "stages": "flambeau.capture.stages",
     "step": "flambeau.compiler.stepping",
     "wait": "flambeau.compiler.tiers",
     **dict.fromkeys(
-        (
-            "allow_in_graph",
-            "assume_constant_result",
-            "cudagraph_mark_step_begin",
-            "get_default_backend",
-            "is_dynamo_compiling",
-            "is_exporting",
-            "keep_portable_guards_unsafe",
-            "keep_tensor_guards_unsafe",
-            "list_backends",
-            "load_cache_artifacts",
-            "load_compiled_function",
-            "nested_compile_region",
-            "save_cache_artifacts",
-            "set_default_backend",
-            "set_enable_guard_collectives",
-            "set_stance",
-            "skip_all_guards_unsafe",
-            "skip_guard_on_all_nn_modules_unsafe",
-            "skip_guard_on_globals_unsafe",
-            "skip_guard_on_inbuilt_nn_modules_unsafe",
-            "substitute_in_graph",
-            "wrap_numpy",
-            "_is_non_strict_tracing",
-            "_non_strict_tracing_context",
-            "_patch_engine_backward",
-        ),
+        "allow_in_graph assume_constant_result cudagraph_mark_step_begin "
+        "get_default_backend is_dynamo_compiling is_exporting keep_portable_guards_unsafe "
+        "keep_tensor_guards_unsafe list_backends load_cache_artifacts "
+        "load_compiled_function nested_compile_region save_cache_artifacts "
+        "set_default_backend set_enable_guard_collectives set_stance "
+        "skip_all_guards_unsafe skip_guard_on_all_nn_modules_unsafe "
+        "skip_guard_on_globals_unsafe skip_guard_on_inbuilt_nn_modules_unsafe "
+        "substitute_in_graph wrap_numpy _is_non_strict_tracing "
+        "_non_strict_tracing_context _patch_engine_backward".split(),
         "flambeau.utils.compiler_names",
     ),
 }

@@ -36,7 +36,7 @@ from _ctypes import dlopen, dlsym  # the package `ctypes` around them costs mill
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flambeau.compiler import trust
+from flambeau.compiler import postponed, trust
 from flambeau.runtime import settings
 
 if TYPE_CHECKING:
@@ -495,6 +495,8 @@ def stats() -> dict[str, int]:
 def clear() -> None:
     """Empties the writable cache. Kernels that are loaded stay usable."""
     import shutil
+
+    postponed.forget()
 
     for name in ("index", "bundles", "blobs", "verified", "failed"):
         shutil.rmtree(directory() / name, ignore_errors=True)

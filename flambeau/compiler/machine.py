@@ -77,6 +77,3 @@ def _cache_sizes() -> dict[int, int]:
 def _read(path: str) -> str:
     with open(path) as file:
         return file.read().strip()
-
-
-__all__ = ["Machine", "current", "processor"]

@@ -180,6 +180,3 @@ def find_nan(function: Callable[..., Any], *arguments: Any, **named: Any) -> Nan
     with watching(search):
         function(*arguments, **named)
     return search.origin
-
-
-__all__ = ["NanOrigin", "find_nan"]

@@ -423,28 +423,33 @@ class Portable(NamedTuple):
 
 def compile_portable(
     graph: Graph, registers: int | None = None, choose: Choose | None = None
-) -> tuple[Execution, Portable]:
-    """Compiles a graph, for this process and for others."""
+) -> tuple[Execution, Callable[[], Portable]]:
+    """Compiles a graph for this process; also what makes of it the same for others."""
     state = _compiled(graph, registers, choose)
+    del state.prepared, state.analysis, state.clustering
+    state.clusters.clear()
+    return state.execution, functools.partial(_portable, state)
+
+
+def _portable(state: State) -> Portable:
+    """A compiled program, for other processes."""
     kernels = {text: kernel for text, kernel in state.kernels.items() if text in state.addresses}
     later = {} if state.later is None else _kernels_of(state.later)
     kernels.update(later)
     numbers = {text: number for number, text in enumerate(kernels)}
     contents = _contents(list(kernels.values()))
     if state.later is None:
-        execution = _executed(state, state.schedule, numbers, {}, [])
-        return state.execution, Portable(execution, contents)
+        return Portable(_executed(state, state.schedule, numbers, {}, []), contents)
     with importing:
         from flambeau.ir import kernel_bytes
 
     own = {text: number for text, number in numbers.items() if text in state.addresses}
-    portable = Portable(
+    return Portable(
         _executed(state, state.later, numbers, {}, []),
         contents,
         _executed(state, state.schedule, own, state.programs, []),
         tuple([kernel_bytes.dumps(kernel) for kernel in later.values()]),
     )
-    return state.execution, portable
 
 
 def _contents(kernels: list[Kernel]) -> list[str]:

@@ -8,8 +8,8 @@ A group is a marshalled list of contents, as `stored.written` makes them, compre
 operator have much in common.
 
 A plan's name is the digest of what it is of. Plans without templates are the same for all targets.
-They are valid for the sources that planned them: the header has a digest of all these files. To
-read them takes some 20 ms, so that the user's cache keeps the result under their sizes and times.
+They are valid for the sources that planned them: the header has a digest of these files. To read
+them takes some 20 ms, so that the result is in the user's cache, under their sizes and times.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import functools
 import marshal
 import os
 import sys
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from flambeau.compiler import cache, machine, targets
@@ -144,15 +143,23 @@ def _mapped(descriptor: int) -> bytes:
 # ------------------------------------------------------------------------------- sources
 
 
+# Every module that may run while a plan is made, the texts of kernels, and the core.
+PLANNING = (
+    "autograd/transforms", "capture", "compiler", "core", "decompositions", "derivation", "driver",
+    "ir", "language", "ops", "prims", "runtime",
+)  # fmt: skip
+_State = tuple[str, int, int, int]  # path, size, times of modification and change
+
+
 @functools.cache
 def package_stamp() -> str | None:
-    """Names, sizes and times of the package's files: cheaper than reading them.
+    """Names, sizes and times of the sources of plans: cheaper than reading them.
 
     None where a file came here later than this process's copy of it may have been read.
     """
-    files = [_state(path, state) for path, state in _files()]
+    files = _files()
     began = vars(sys.modules["flambeau"])["_began"]
-    if any(changed > began for *_, changed in files):
+    if max([changed for *_, changed in files]) > began:
         return None
     return blake2b(repr(files).encode(), digest_size=16).hexdigest()
 
@@ -160,7 +167,7 @@ def package_stamp() -> str | None:
 def sources_digest() -> str:
     """Digest of the content of these files."""
     digest = blake2b(digest_size=16)
-    for path, _ in _files():
+    for path, *_ in _files():
         with open(path, "rb") as file:
             content = file.read()
         digest.update(f"{os.path.relpath(path, _PACKAGE)} {len(content)}\n".encode())
@@ -168,20 +175,24 @@ def sources_digest() -> str:
     return digest.hexdigest()
 
 
-def _files() -> list[tuple[str, os.stat_result]]:
+def _files() -> list[_State]:
     core = str(sys.modules["flambeau._core"].__file__)
-    return sorted([*_sources(_PACKAGE), (core, os.stat(core))])
+    files = [_state(core, os.stat(core))]
+    for folder in PLANNING:
+        _add_sources(f"{_PACKAGE}/{folder}", files)
+    return sorted(files)
 
 
-def _sources(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+def _add_sources(folder: str, files: list[_State]) -> None:
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.endswith(".py"):
-                yield entry.path, entry.stat()
-            elif entry.name[0] != "_" and entry.is_dir():
-                yield from _sources(entry.path)
+            name = entry.name
+            if name.endswith((".py", ".c.in")):
+                files.append(_state(entry.path, entry.stat()))
+            elif name[0] != "_" and entry.is_dir():
+                _add_sources(entry.path, files)
 
 
-def _state(path: str, state: os.stat_result) -> tuple[str, int, int, int]:
+def _state(path: str, state: os.stat_result) -> _State:
     # Installers may give files any time of modification, but not of change.
     return path, state.st_size, state.st_mtime_ns, state.st_ctime_ns

@@ -311,6 +311,3 @@ def _callable_of(plan: Any) -> Callable[..., Any]:
         return _core.Op(plan.name, [(arguments, build, ())])(*tensors)
 
     return call
-
-
-__all__ = ["AFTER", "Block", "Observer", "Place", "Program", "Step", "step", "watching"]

@@ -23,7 +23,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from flambeau.compiler import cache, debug, machine, shipped, targets, tiers, toolchain
+from flambeau.compiler import cache, debug, machine, postponed, shipped, targets, tiers, toolchain
 from flambeau.compiler.cache import blake2b
 from flambeau.ir import lock
 from flambeau.ir.plan import Execution, PlanSpec, packed, unpacked_execution, unpacked_spec
@@ -175,6 +175,11 @@ def _environment(target: str | None, compiler: str | None) -> str | None:
 
 def load(name: Name) -> list[StoredPlan]:
     """The plans under a name that this machine still has."""
+    postponed.finish(name.own)
+    return _load(name)
+
+
+def _load(name: Name) -> list[StoredPlan]:
     if _collected is not None:
         return _collected.get(name.text, [])
     content = cache.get_blob(name.own)
@@ -241,12 +246,41 @@ def is_collecting() -> bool:
     return _collected is not None
 
 
+def save_later(name: Name, make: Callable[[], StoredPlan | None]) -> None:
+    """Stores a plan when there is time for it, if it is stored where it would be now.
+
+    Args:
+        name: its name.
+        make: makes it; None: it has no form that could be stored.
+    """
+    present = _surroundings()
+
+    def store() -> None:
+        try:
+            if _surroundings() == present and (plan := make()) is not None:
+                save(name, plan)
+        except Exception as error:
+            debug.show(debug.PLANS, f"a plan is not stored: {error}")
+            raise
+
+    if _collected is None:
+        postponed.add(name.own, store)
+    else:
+        store()
+
+
+def _surroundings() -> tuple[Any, ...]:
+    """The settings that decide where a plan is stored, and which kernels are its own."""
+    values = [settings.get(name) for name in ("CACHE_DIR", "TARGET", "CC", "TIER")]
+    return (*values, _collected is None)
+
+
 def save(name: Name, plan: StoredPlan) -> None:
     """Stores a plan beside those of its name, in place of the one with the same guards.
 
     A plan with a value that cannot be serialised (an object of the user's, say) is not stored.
     """
-    others = [other for other in load(name) if _guards(other) != _guards(plan)]
+    others = [other for other in _load(name) if _guards(other) != _guards(plan)]
     plans = [*others, plan][-MAX_PLANS:]
     try:
         content = written(plans)
@@ -382,26 +416,3 @@ def _kernel(number: int, bundle: str, symbol: str, content: str) -> tuple[int, s
 
 def _levels() -> tuple[cache.Level | None, cache.Level]:
     return cache.prefilled_level(), cache.user_level()
-
-
-__all__ = [
-    "MAX_PLANS",
-    "Name",
-    "Origin",
-    "Place",
-    "StoredPlan",
-    "checked",
-    "collecting",
-    "execution_of",
-    "find",
-    "fingerprint",
-    "load",
-    "marked",
-    "name_of",
-    "places_of",
-    "save",
-    "shipped_execution",
-    "unplaced",
-    "usable",
-    "written",
-]

@@ -10,19 +10,6 @@ from typing import Any, NamedTuple
 
 from flambeau import _core
 
-__all__ = [
-    "DeviceProperties",
-    "DeviceStatistics",
-    "device_statistics",
-    "has_data",
-    "has_memory",
-    "has_own_memory",
-    "load_device",
-    "on_host",
-    "properties",
-    "same_place",
-]
-
 
 class DeviceProperties(NamedTuple):
     """A device as the native table describes it.

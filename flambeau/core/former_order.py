@@ -11,8 +11,6 @@ from typing import Any
 from flambeau import _core
 from flambeau.core.warned import warn_once
 
-__all__ = ["reordered"]
-
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 _TEXT = (

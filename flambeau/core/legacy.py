@@ -17,8 +17,6 @@ from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.language.dtypes import DTYPE_OBJECTS
 
-__all__ = ["TENSOR_TYPES", "TensorType", "legacy_tensor", "set_default_tensor_type"]
-
 _DTYPES = ("f32", "f64", "f16", "bf16", "u8", "i8", "i16", "i32", "i64", "bool")
 
 

@@ -13,8 +13,6 @@ from flambeau.core.install import INPLACE
 from flambeau.language.definition import REGISTRY, OpDefinition, Overload
 from flambeau.language.schema import REQUIRED, Argument
 
-__all__ = ["overload_signatures", "signature_of"]
-
 # Annotations of kinds of arguments; names with an underscore are those of the stubs.
 TYPES = {
     "Tensor": "Tensor", "Tensor[]": "Sequence[Tensor]", "Tensor?[]": "Sequence[Tensor | None]",

@@ -16,8 +16,6 @@ from contextvars import ContextVar
 
 from flambeau.runtime.switches import is_warn_always_enabled
 
-__all__ = ["count", "held", "warn", "warn_once"]
-
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _told: set[str] = set()
 _count = 0

@@ -351,6 +351,3 @@ def _block(run: Callable[[], object], count: int) -> float:
     for _ in range(count):
         run()
     return (time.perf_counter() - begin) / count
-
-
-__all__ = ["Report", "Tuner", "conditions", "forced", "forget", "watch"]

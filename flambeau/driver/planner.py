@@ -11,7 +11,8 @@ What Python knows of a Plan hangs on the Plan alone: when the core's cache evict
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flambeau import _core
@@ -27,6 +28,7 @@ from flambeau.language.schema import ArgumentSpec
 from flambeau.runtime import settings
 
 if TYPE_CHECKING:
+    from flambeau.compiler.pipeline import Portable
     from flambeau.driver.specify import Specification
 
 # Plans that one signature stores in one process: more means static values that never repeat.
@@ -129,14 +131,8 @@ class _Traced:
             from flambeau.compiler import pipeline
 
         graph, registers, choose = self.result.graph, self.result.registers, self._choose()
-        if self.name is None:
-            return pipeline.compile_graph(graph, registers, choose)
         execution, portable = pipeline.compile_portable(graph, registers, choose)
-        if portable.baseline is not None:
-            kernels = stored.unplaced(portable.kernels)
-            self._save(portable.execution, kernels, portable.baseline, portable.contents)
-        elif (placed := stored.places_of(portable.kernels)) is not None:
-            self._save(portable.execution, placed)
+        self._save_later(portable)
         return execution
 
     def _choose(self) -> Any:
@@ -152,27 +148,38 @@ class _Traced:
     def save(self) -> None:
         """Stores the Plan, unless it is stored."""
         if not self.saved:
-            self._save(None, ())
+            self._save_later()
 
-    def _save(
-        self,
-        execution: Execution | None,
-        kernels: Sequence[stored.Place],
-        baseline: Execution | None = None,
-        contents: Sequence[bytes] = (),
-    ) -> None:
-        result, name = self.result, self.name
-        if name is None or (self.budget.used >= MAX_STORED and not stored.is_collecting()):
+    def _save_later(self, portable: Callable[[], Portable] | None = None) -> None:
+        """Stores the Plan when there is time for it.
+
+        Args:
+            portable: makes what others understand of a compiled Plan.
+        """
+        if self.name is None or self._used_up():
             return
         self.saved = True
+        stored.save_later(self.name, functools.partial(self._stored, portable))
+
+    def _used_up(self) -> bool:
+        return self.budget.used >= MAX_STORED and not stored.is_collecting()
+
+    def _stored(self, portable: Callable[[], Portable] | None) -> stored.StoredPlan | None:
+        """The Plan in the form that is stored; None: it has none."""
+        result = self.result
         mark, spec = self.fingerprint(), stored.marked(result.spec, result.backward)
-        if mark is None or spec is None:
-            return
+        if mark is None or spec is None or self._used_up():
+            return None
+        parts: tuple[Any, ...] = ()
+        if portable is not None:
+            execution, contents, baseline, codes = portable()
+            place = stored.places_of if baseline is None else stored.unplaced
+            places = place(contents)
+            if places is None:
+                return None
+            parts = execution, places, baseline, codes
         self.budget.used += 1
-        plan = stored.StoredPlan(
-            self.numbers, spec, result.registers, mark, execution, kernels, baseline, contents
-        )
-        stored.save(name, plan)
+        return stored.StoredPlan(self.numbers, spec, result.registers, mark, *parts)
 
 
 class _Stored:

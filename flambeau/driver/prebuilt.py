@@ -124,6 +124,3 @@ def fill(
             entries |= library.entries
             blobs |= library.blobs
     return entries, blobs
-
-
-__all__ = ["fill", "parts_of"]

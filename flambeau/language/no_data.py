@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["no_data", "refuse_meta"]
-
 
 def refuse_meta(name: str, x: Any, inner: str | None = None) -> None:
     """Raises for a computation that needs data.

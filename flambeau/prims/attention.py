@@ -528,6 +528,3 @@ def lse(query: Node, key: Node, scale: float = 1.0) -> Node:
     """log(sum(exp(query key^T * scale))) over the keys, [B, H, L], scores not stored."""
     value = full(0, (*key.shape[:3], 0), key.dtype)
     return bind("attention", query, key, value, scale=scale, causal="none", result="lse")
-
-
-__all__ = ["RESULTS", "attention", "compute_dtype", "lse", "masked_scores", "repeat_heads"]

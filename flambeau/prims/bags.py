@@ -135,6 +135,3 @@ def bag_sum(table: Node, index: Node, starts: Node, ends: Node, share: Node | No
 def bag_sizes(index: Node, starts: Node, ends: Node, rows: Any, dtype: str) -> Node:
     """How many indices of each bag count."""
     return bag_sum(full(1.0, (rows, 1), dtype), index, starts, ends)
-
-
-__all__ = ["bag_sizes", "bag_sum"]

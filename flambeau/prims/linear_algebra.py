@@ -683,29 +683,3 @@ def svd(a: Node, full_matrices: bool = False) -> tuple[Node, Node, Node]:
     """U, descending singular values S and V^H with A = U diag(S) V^H."""
     u, s, vh = (bind("svd", a, result=k, full_matrices=full_matrices) for k in RESULTS["svd"])
     return u, s, vh
-
-
-__all__ = [
-    "adjoint",
-    "cholesky",
-    "diagonal",
-    "eig",
-    "eigh",
-    "eigvals",
-    "eigvalsh",
-    "geqrf",
-    "ldl",
-    "ldl_solve",
-    "least_squares",
-    "lower_triangle",
-    "lu",
-    "pivot_order",
-    "qr",
-    "reflect",
-    "solve",
-    "svd",
-    "svdvals",
-    "triangular_solve",
-    "upper_triangle",
-    "with_diagonal",
-]

@@ -318,7 +318,8 @@ def test_a_stored_plan_starts_on_the_baseline(empty, monkeypatch):
     plan, kernel = Disguised([]), new_kernel()
     spec = plan.plan.spec
     registers = spec.symbols + len(spec.program)
-    _, portable = pipeline.compile_portable(plan.plan.graph(), registers)
+    _, portable_of = pipeline.compile_portable(plan.plan.graph(), registers)
+    portable = portable_of()
     before, keys = portable.execution, portable.kernels
     launches = [launch._replace(kernel=1) for launch in before.launches]
     assert len(launches) == len(keys) == 1

@@ -16,7 +16,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import _core, runtime
-from flambeau.compiler import cache, codegen, debug, shipped, stored, targets, toolchain
+from flambeau.compiler import cache, codegen, debug, postponed, shipped, stored, targets, toolchain
 from flambeau.core.install import install_definition
 from flambeau.derivation import derive
 from flambeau.driver import calls, planner, specify
@@ -54,6 +54,7 @@ class Machine:
         try:
             return call(), len(self.traces)
         finally:
+            postponed.finish()
             runtime.plan_cache_clear()  # leaves no plan of this cache behind
 
     def blobs(self):
@@ -333,21 +334,53 @@ def test_changed_sources_change_every_name(machine, monkeypatch):
     assert machine.process(lambda: numbers(4).exp())[1] > 0
 
 
-def test_the_stamp_sees_every_source(tmp_path, monkeypatch):
+def test_the_stamp_sees_every_source(tmp_path):
     (tmp_path / "compiler").mkdir()
     (tmp_path / "_kernels").mkdir()
-    for name in ("a.py", "compiler/b.py", "_kernels/c.py", "compiler/notes.txt"):
+    for name in ("a.py", "compiler/b.py", "compiler/c.c.in", "_kernels/c.py", "compiler/notes.txt"):
         (tmp_path / name).write_text("1")
 
     def found():
-        return [shipped._state(*file) for file in sorted(shipped._sources(str(tmp_path)))]
+        shipped._add_sources(str(tmp_path), files := [])
+        return sorted(files)
 
     before = found()
-    assert [os.path.relpath(path, tmp_path) for path, *_ in before] == ["a.py", "compiler/b.py"]
+    assert [os.path.relpath(path, tmp_path) for path, *_ in before] == [
+        "a.py", "compiler/b.py", "compiler/c.c.in",
+    ]  # fmt: skip
     times = (tmp_path / "a.py").stat()
     (tmp_path / "a.py").write_text("2")  # of the same size, and the old time of modification
     os.utime(tmp_path / "a.py", ns=(times.st_atime_ns, times.st_mtime_ns))
     assert found() != before
+
+
+def test_whatever_makes_a_plan_is_in_the_stamp(machine):
+    """Bodies of operators, and every module of which a function runs while plans are made."""
+    running = set()
+
+    def called(frame, event, _):
+        running.add(frame.f_code.co_filename)
+
+    def step():
+        model = torch.nn.Sequential(torch.nn.GELU(), torch.nn.LayerNorm(6))
+        loss = torch.compile(lambda x: model(x).square().mean())
+        loss(numbers(4, 6)).backward()
+
+    sys.setprofile(called)
+    try:
+        with settings.override(COMPILER="never", TIER="baseline"):
+            for call in (in_place, integers, several_results, step):
+                machine.process(call)
+    finally:
+        sys.setprofile(None)
+    bodies = {o.body.__module__ for d in REGISTRY.values() for o in d.overloads}
+    running |= {sys.modules[name].__file__ for name in bodies if name.startswith("flambeau.")}
+    package = os.path.dirname(torch.__file__)
+    stamped = {path for path, *_ in shipped._files()}
+    others = {os.path.relpath(path, package) for path in running - stamped}
+    # Users' names of what runs, and layers and tapes, which call operators.
+    users = ("__init__.py", "autograd/", "nn/", "func/", "optim/", "utils/")
+    assert {x for x in others if not x.startswith(("..", "<", *users))} == set()
 
 
 def test_a_source_younger_than_the_process_stops_it(machine, monkeypatch):

@@ -361,6 +361,3 @@ def transposed(recording: Recording, tangents: Sequence[Any]) -> list[Any]:
         y.new_zeros(y.shape) if t is None else released(t, leaves) if create else _detached(t)
         for t, y in zip(tangents_of_outputs, outputs, strict=True)
     ]
-
-
-__all__ = ["hessian", "jacfwd", "jacrev", "jvp", "linearize"]

@@ -236,6 +236,3 @@ def attention_backward(
         call.chunks = count if needed[mode] else 0
         calls.append(call)
     return calls
-
-
-__all__ = ["attention", "attention_backward"]

@@ -662,9 +662,6 @@ class _Keeper:
         self.costs[value] = cost if self.varies[value] else 0
 
 
-__all__ = ["Builder", "Call", "InPlaceConflict", "Memory", "Place", "keep_expensive_values"]
-
-
 def _numbers_of_calls(values: Sequence[Node], varying: bool) -> frozenset[Node]:
     """Constants that a kernel takes as arguments: calls with other numbers then share it.
 

@@ -42,5 +42,3 @@ class TunableCall(NamedTuple):
 
 # From a call to the name of one of `CANDIDATES[value.op]`.
 Choose = Callable[[TunableCall], str]
-
-__all__ = ["CANDIDATES", "DEFAULT", "Choose", "TunableCall"]

@@ -76,6 +76,3 @@ def blocking(op: str, slab_row: int, choice: str) -> Blocking:
     """The candidate of this name, of one of the three operations, on this machine."""
     default = model(slab_row, machine.current(), op == "convolution_weight")
     return candidates(default)[choice]
-
-
-__all__ = ["CANDIDATES", "SUMMED", "Blocking", "blocking", "candidates", "model"]

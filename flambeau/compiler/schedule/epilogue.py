@@ -114,6 +114,3 @@ def cost_of(body: Iterable[k.Statement]) -> int:
     """The cost of a point of an epilogue, as `build` counts it."""
     values = topological([value for each in body for value in k.statement_values(each)])
     return sum(LOAD_COST if k.LOAD.matches(value) else record_of(value).cost for value in values)
-
-
-__all__ = ["Epilogue", "EpilogueBuilder", "cost_of"]

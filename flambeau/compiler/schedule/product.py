@@ -283,6 +283,3 @@ class _Product:
         work = floordiv(mul(self.cut.work, self.batches), WORK[self.kind])
         call.work = add(work, epilogue.work)
         return call
-
-
-__all__ = ["product_calls"]

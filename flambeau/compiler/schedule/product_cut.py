@@ -202,15 +202,3 @@ def _tile_columns(
         maximum(2 * block, minimum(blocking.tile_columns, share)),
     )
     return choose(several, blocking.tile_columns, shallow)
-
-
-__all__ = [
-    "CANDIDATES",
-    "SMALL",
-    "Blocking",
-    "Cut",
-    "Problem",
-    "candidates",
-    "cut",
-    "model",
-]

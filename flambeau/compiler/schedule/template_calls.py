@@ -66,6 +66,3 @@ def template_call(template: Template[Any], values: Sequence[Node], reads: Reads)
     call.bind(interface, {**launch.sizes, **groups}, buffers)
     call.kernel = interface.kernel(template.name, launch.settings)
     return call
-
-
-__all__ = ["Binding", "operand", "results", "strides", "template_call"]
