@@ -2,4 +2,6 @@
 
 from flambeau.runtime import missing as _missing
 
-__getattr__ = _missing.getter(__name__, {}, ("config", "make_functional", "vmap"))
+__getattr__ = _missing.getter(
+    __name__, {}, ("aot_autograd", "config", "make_functional", "partitioners", "vmap")
+)

@@ -201,6 +201,11 @@ def _lift_fresh(self: Tensor) -> Tensor:
 _NOISE = "Tensor noise, Scalar lower=0.125, Scalar upper=0.3333333333333333"
 
 
+@inner("lift_fresh_copy(Tensor self) -> Tensor")
+def _lift_fresh_copy(self: Tensor) -> Tensor:
+    return self.clone()
+
+
 @inner(f"rrelu_with_noise(Tensor self, {_NOISE}) -> Tensor")
 def _rrelu_with_noise(self: Tensor, noise: Tensor, lower: float, upper: float) -> Tensor:
     return public("rrelu")(self, lower, upper)

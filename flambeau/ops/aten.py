@@ -125,7 +125,7 @@ class Overload:
         texts = getattr(self.overloadpacket._function, "schemas", ("()",))
         texts = [t for t in texts if ("out_dtype" in t) == (self._overloadname == "dtype")] or texts
         text = max(texts, key=len)
-        inside = text.partition("(")[2]
+        inside = text.partition("(")[2].partition(" -> ")[0]
         for ours, theirs in _TYPES.items():
             inside = re.sub(rf"\b{ours}(\??) ", rf"{theirs}\1 ", inside)
         return schemas.parse(f"{self.name()}({inside} -> Tensor")

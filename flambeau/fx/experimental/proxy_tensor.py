@@ -1,15 +1,28 @@
-"""`make_fx` and its relatives: graphs of inner operators, which are not made here yet."""
+"""`make_fx` and its relatives: graphs of inner operators (aten), recorded while a function runs."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import functools
+import types
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
 import flambeau as torch
+from flambeau._subclasses.fake_tensor import FakeTensorMode
 from flambeau.fx import Graph, GraphModule, Tracer
+from flambeau.fx._symbolic_trace import PH
+from flambeau.fx.experimental._operator_trace import (
+    Function,
+    OperatorMode,
+    OperatorTracer,
+    Value,
+    with_named_parameters,
+)
 from flambeau.fx.interpreter import Interpreter
+from flambeau.ir.failure import failure
 from flambeau.nested.ragged import SymInt
+from flambeau.utils import _pytree as pytree
 
 __all__ = [
     "DecompositionInterpreter",
@@ -37,7 +50,7 @@ def _refuse(op: str) -> NoReturn:
 
 def make_fx(
     f: Callable[..., Any],
-    decomposition_table: Any = None,
+    decomposition_table: Mapping[Any, Callable[..., Any]] | None = None,
     tracing_mode: str = "real",
     _allow_non_fake_inputs: bool = False,
     *,
@@ -45,20 +58,92 @@ def make_fx(
     record_module_stack: bool = False,
     **options: Any,
 ) -> Callable[..., GraphModule]:
-    """In PyTorch: a function that records what a function does with its arguments.
+    """A function that records what a function does with its arguments.
+
+    It runs the function once, and gives a module of the operators (`torch.ops.aten`) that ran,
+    those of gradients that the function computes included. Branches and loops are not recorded:
+    the module does what this run did. Numbers among the arguments are constants of the module.
 
     Args:
-        f: the function.
-        decomposition_table: operators in terms of others.
-        tracing_mode: "real", "fake" or "symbolic".
-        pre_dispatch: whether operators are recorded before autograd.
-        record_module_stack: whether modules are remembered.
-        options: further ones.
+        f: the function or module.
+        decomposition_table: per overload a function of other operators that replaces it.
+        tracing_mode: "real" runs on the arguments, "fake" on tensors of their shapes without data.
+        pre_dispatch: in PyTorch, whether operators are recorded before autograd.
+        record_module_stack: in PyTorch, whether modules are remembered.
+        options: further ones of PyTorch, without effect.
+
+    Returns:
+        a function that takes the arguments of *f* and gives a `torch.fx.GraphModule`.
 
     Raises:
-        NotImplementedError: always, with what there is instead.
+        ValueError: an unknown mode.
+        NotImplementedError: "symbolic" or `pre_dispatch`.
+        RuntimeError: when *f* reads a value of its inputs' data.
+
+    Example:
+        >>> from torch.fx.experimental.proxy_tensor import make_fx
+        >>> module = make_fx(lambda x: x.sin() * 2)(torch.ones(3))
+        >>> [node.name for node in module.graph.nodes]
+        ['x_1', 'sin', 'mul', 'output']
     """
-    _refuse("make_fx")
+    if tracing_mode not in ("real", "fake", "symbolic"):
+        problem = f"tracing_mode is {tracing_mode!r}"
+        raise failure(ValueError, "make_fx", problem, 'one of "real", "fake", "symbolic"')
+    if tracing_mode == "symbolic" or pre_dispatch:
+        problem = "sizes are numbers here" if not pre_dispatch else "pre_dispatch is not recorded"
+        hint = 'tracing_mode="real" or "fake", one graph per set of sizes'
+        raise failure(NotImplementedError, "make_fx", problem, hint)
+
+    @functools.wraps(f)
+    def wrapped(*args: Any) -> GraphModule:
+        return _Recording(f, decomposition_table or {}, tracing_mode == "fake").run(args)
+
+    return wrapped
+
+
+class _Recording:
+    """One run of a function that is recorded."""
+
+    def __init__(self, function: Value, table: Mapping[Value, Function], fake: bool) -> None:
+        self.function = function
+        self.fakes = FakeTensorMode(allow_non_fake_inputs=True) if fake else None
+        self.tracer = OperatorTracer()
+        self.mode = OperatorMode(self.tracer, table, self.fakes)
+
+    def run(self, args: tuple[Value, ...]) -> GraphModule:
+        """The module of what the function did with these arguments."""
+        named = with_named_parameters(self._body, self.function, len(args))
+        self.args = pytree.tree_map(self._input, args)
+        holes = pytree.tree_map(lambda _: PH, args)
+        graph = self.tracer.trace(named, holes)
+        name = self.function.__class__.__name__
+        if isinstance(self.function, types.FunctionType):
+            name = self.function.__name__
+        return GraphModule(self.tracer.root, graph, name)
+
+    def _input(self, value: Value) -> Value:
+        if self.fakes is None or not isinstance(value, torch.Tensor):
+            return value
+        return self.fakes.from_tensor(value)
+
+    def _body(self, *proxies: Value) -> Value:
+        """Runs the function, each tensor of its arguments standing for a placeholder."""
+        leaves = pytree.tree_leaves(self.args)
+        for value, proxy in zip(leaves, pytree.tree_leaves(proxies), strict=True):
+            if isinstance(value, torch.Tensor):
+                self.mode._track(value, proxy)
+            else:
+                proxy.node.meta["val"] = value
+        with contextlib.ExitStack() as stack:
+            if self.fakes is not None:  # which would answer before an operator comes here
+                stack.enter_context(torch._C.DisableTorchFunctionSubclass())
+            stack.enter_context(self.mode)
+            results = self.function(*self.args)
+        return pytree.tree_map(self._result, results)
+
+    def _result(self, value: Value) -> Value:
+        entry = self.mode.tracking.find(value) if isinstance(value, torch.Tensor) else None
+        return value if entry is None else entry.proxy
 
 
 def dispatch_trace(
@@ -78,21 +163,8 @@ def dispatch_trace(
     return GraphModule(tracer.root, graph, name)
 
 
-class PythonKeyTracer(Tracer):
-    """A tracer without leaf modules, and without what `Tracer` wraps."""
-
-    def __init__(self) -> None:
-        super().__init__(autowrap_modules=())
-
-    def call_module(
-        self, m: torch.nn.Module, forward: Callable[..., Any], args: Any, kwargs: Any
-    ) -> Any:
-        """Records what a module does."""
-        return forward(*args, **kwargs)
-
-    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
-        """An attribute as it is."""
-        return attr_val
+PythonKeyTracer = OperatorTracer
+ProxyTorchDispatchMode = OperatorMode
 
 
 class DecompositionInterpreter(Interpreter):

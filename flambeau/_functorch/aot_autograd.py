@@ -1,0 +1,355 @@
+"""`aot_function` and its relatives: a function's forward and backward as two graphs, ahead of time.
+
+The function and its backward run once (`make_fx`) on the first call's arguments; a partition splits
+the joint graph, and the caller's compilers get one each.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import flambeau as torch
+from flambeau.fx import GraphModule
+from flambeau.fx.experimental._operator_trace import Function, Value, tagged
+from flambeau.fx.experimental._partition import BACKWARD, default_partition
+from flambeau.fx.experimental.proxy_tensor import make_fx
+from flambeau.fx.graph import CodeGen
+from flambeau.ir.failure import failure
+from flambeau.utils import _pytree as pytree
+
+__all__ = [
+    "aot_function",
+    "aot_module",
+    "aot_module_simplified",
+    "make_boxed_compiler",
+    "make_boxed_func",
+]
+
+Compiler = Callable[[GraphModule, list[Value]], Function]
+
+
+def make_boxed_func(f: Function) -> Callable[[list[Value]], Value]:
+    """A function that takes its arguments as one list."""
+
+    def boxed(args: list[Value]) -> Value:
+        return f(*args)
+
+    boxed._boxed_call = True  # type: ignore[attr-defined]
+    return boxed
+
+
+def make_boxed_compiler(compiler: Compiler) -> Compiler:
+    """A compiler whose result takes its arguments as one list."""
+
+    @functools.wraps(compiler)
+    def boxed(module: GraphModule, inputs: list[Value]) -> Value:
+        return make_boxed_func(compiler(module, inputs))
+
+    return boxed
+
+
+class _Joint(NamedTuple):
+    """Facts of a function that one run shows.
+
+    Attributes:
+        spec: structure of its results.
+        number: how many results there are.
+        tangents: which results have a gradient.
+        gradients: which arguments need one.
+    """
+
+    spec: Value
+    number: int
+    tangents: tuple[int, ...]
+    gradients: tuple[int, ...]
+
+
+def aot_function(
+    fn: Function,
+    fw_compiler: Compiler,
+    bw_compiler: Compiler | None = None,
+    partition_fn: Callable[..., tuple[GraphModule, GraphModule]] = default_partition,
+    decompositions: Value = None,
+    num_params_lifted: int = 0,
+    keep_inference_input_mutations: bool = False,
+    inference_compiler: Compiler | None = None,
+    *,
+    dynamic: bool = False,
+    enable_log: bool = True,
+) -> Function:
+    """The function, run by what the compilers make of the graphs of its forward and backward.
+
+    The graphs are made at the first call, of operators (`torch.ops.aten`), and hold for arguments
+    of its sizes that take the same branches.
+
+    Args:
+        fn: takes and gives tensors, in any containers; it writes none of its arguments.
+        fw_compiler: (module, example arguments) -> callable.
+        bw_compiler: of the backward; by default the same.
+        partition_fn: splits the joint graph.
+        decompositions: operators that are replaced, see `make_fx`.
+        num_params_lifted: in PyTorch, how many leading arguments are parameters; without effect.
+        inference_compiler: where no gradient is needed; by default `fw_compiler`.
+        dynamic: in PyTorch, whether sizes are symbols.
+        enable_log: without effect.
+
+    Raises:
+        NotImplementedError: `dynamic`, or an argument is written.
+
+    Example:
+        >>> from torch._functorch.aot_autograd import aot_function
+        >>> def show(module, inputs):
+        ...     print([n.name for n in module.graph.nodes if n.op == "call_function"])
+        ...     return module
+        >>> x = torch.ones(2, requires_grad=True)
+        >>> aot_function(lambda x: x.sin().sum(), show)(x).backward()
+        ['sin', 'sum_1']
+        ['expand', 'cos', 'mul']
+    """
+    if dynamic:
+        problem = "sizes are numbers in graphs of operators"
+        raise failure(NotImplementedError, "aot_function", problem, "torch.compile(dynamic=True)")
+    programs: list[Function] = []
+
+    @functools.wraps(fn)
+    def compiled(*args: Value, **kwargs: Value) -> Value:
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        if not programs:
+
+            def flat(*values: Value) -> Value:
+                positional, named = pytree.tree_unflatten(list(values), spec)
+                return fn(*positional, **named)
+
+            stages = _Stages(fw_compiler, bw_compiler, inference_compiler, partition_fn)
+            programs.append(stages.program(flat, leaves, decompositions))
+        return programs[0](*leaves)
+
+    return compiled
+
+
+class _Stages(NamedTuple):
+    """The compilers and the partition."""
+
+    forward: Compiler
+    backward: Compiler | None
+    inference: Compiler | None
+    partition: Callable[..., tuple[GraphModule, GraphModule]]
+
+    def program(self, function: Function, args: Sequence[Value], table: Value) -> Function:
+        """The program that runs in place of a function of flat arguments."""
+        needed = [n for n, x in enumerate(args) if isinstance(x, torch.Tensor) and x.requires_grad]
+        if not needed or not torch.is_grad_enabled():
+            return self._inference(function, args, table)
+        return self._training(function, args, needed, table)
+
+    def _inference(self, function: Value, args: Sequence[Value], table: Value) -> Function:
+        specs: list[Value] = []
+
+        def flat(*values: Value) -> Value:
+            results, spec = pytree.tree_flatten(function(*values))
+            specs.append(spec)
+            return tuple(results)
+
+        with torch.no_grad():
+            module = _recorded(flat, _detached(args), table)
+        run = _caller((self.inference or self.forward)(module, list(args)))
+        return lambda *values: pytree.tree_unflatten(list(run(values)), specs[0])
+
+    def _training(
+        self, function: Value, args: Sequence[Value], needed: Sequence[int], table: Value
+    ) -> Function:
+        leaves = _detached(args)
+        joint, tangents = _examined(function, leaves, needed)
+        module = _joint_module(function, joint, leaves, tangents, table)
+        forward, backward = self.partition(module, (leaves, tangents), num_fwd_outputs=joint.number)
+        run = _caller(self.forward(forward, list(args)))
+        run_backward = _later(self.backward or self.forward, backward)
+        return _joined(joint, run, run_backward)
+
+
+def _later(compiler: Compiler, module: GraphModule) -> Callable[[Sequence[Value]], Value]:
+    """Compiles at the first call, whose arguments are the examples."""
+    callers: list[Callable[[Sequence[Value]], Value]] = []
+
+    def run(values: Sequence[Value]) -> Value:
+        if not callers:
+            callers.append(_caller(compiler(module, list(values))))
+        return callers[0](values)
+
+    return run
+
+
+def _caller(function: Function) -> Callable[[Sequence[Value]], Value]:
+    """Calls a compiled function, which may take its arguments in one list."""
+    if getattr(function, "_boxed_call", False):
+        return lambda values: function(list(values))
+    return lambda values: function(*values)
+
+
+def _recorded(function: Value, args: Sequence[Value], table: Value) -> GraphModule:
+    """The graph of a function; its inputs and outputs are those of its containers, flat."""
+    module = make_fx(function, decomposition_table=table)(*args)
+    module.graph.set_codegen(CodeGen())
+    module.recompile()
+    return module
+
+
+def _detached(args: Sequence[Value]) -> list[Value]:
+    """Leaves of their own that stand for the arguments."""
+    return [
+        x.detach().requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) else x
+        for x in args
+    ]
+
+
+def _examined(
+    function: Value, leaves: Sequence[Value], needed: Sequence[int]
+) -> tuple[_Joint, list[Value]]:
+    """Runs a function once, for what it gives; returns tangents for it, too."""
+    before = [x._version if isinstance(x, torch.Tensor) else 0 for x in leaves]
+    results, spec = pytree.tree_flatten(function(*leaves))
+    for x, version in zip(leaves, before, strict=True):
+        if isinstance(x, torch.Tensor) and x._version != version:
+            problem = "the function writes one of its arguments"
+            hint = "give the new value as a result, or use torch.compile"
+            raise failure(NotImplementedError, "aot_function", problem, hint)
+    differentiable = [
+        n for n, x in enumerate(results) if isinstance(x, torch.Tensor) and x.requires_grad
+    ]
+    tangents = [torch.ones_like(results[n].detach()) for n in differentiable]
+    return _Joint(spec, len(results), tuple(differentiable), tuple(needed)), tangents
+
+
+def _joint_module(
+    function: Value, joint: _Joint, leaves: list[Value], tangents: list[Value], table: Value
+) -> GraphModule:
+    """The module of primals and tangents that gives results and gradients."""
+
+    def run(primals: list[Value], tangents: list[Value]) -> Value:
+        results = pytree.tree_leaves(function(*primals))
+        with tagged(partitioner_tag=BACKWARD):
+            gradients = torch.autograd.grad(
+                [results[n] for n in joint.tangents],
+                [primals[n] for n in joint.gradients],
+                tangents,
+                allow_unused=True,
+            )
+        by_argument = dict(zip(joint.gradients, gradients, strict=True))
+        return [*results, *(by_argument.get(n) for n in range(len(primals)))]
+
+    return _recorded(run, (leaves, tangents), table)
+
+
+def _joined(joint: _Joint, run: Value, run_backward: Value) -> Function:
+    """The compiled forward as a function whose gradient is the compiled backward."""
+    differentiable = frozenset(joint.tangents)
+
+    class CompiledFunction(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Value, *args: Value) -> Value:
+            """Results; what the backward reads is saved."""
+            values = list(run(args))
+            results, saved = values[: joint.number], values[joint.number :]
+            ctx.plain = [None if isinstance(x, torch.Tensor) else x for x in saved]
+            ctx.save_for_backward(*[x for x in saved if isinstance(x, torch.Tensor)])
+            ctx.mark_non_differentiable(
+                *[
+                    x
+                    for n, x in enumerate(results)
+                    if isinstance(x, torch.Tensor) and n not in differentiable
+                ]
+            )
+            return tuple(results)
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx: Value, *gradients: Value) -> Value:
+            """Gradients of the arguments."""
+            tensors = iter(ctx.saved_tensors)
+            saved = [next(tensors) if x is None else x for x in ctx.plain]
+            tangents = [gradients[n].contiguous() for n in joint.tangents]
+            return tuple(run_backward([*saved, *tangents]))
+
+    def call(*args: Value) -> Value:
+        return pytree.tree_unflatten(list(CompiledFunction.apply(*args)), joint.spec)
+
+    return call
+
+
+class _AotModule(torch.nn.Module):
+    """A module whose forward and backward are compiled."""
+
+    def __init__(self, module: torch.nn.Module, options: dict[str, Value]) -> None:
+        super().__init__()
+        self.orig_module = module
+
+        def functional(named: Value, args: Value, kwargs: Value) -> Value:
+            return torch.func.functional_call(module, named, args, kwargs)
+
+        self._compiled = aot_function(functional, **options)
+
+    def forward(self, *args: Value, **kwargs: Value) -> Value:
+        """Runs the compiled module."""
+        named = {**dict(self.named_members()), **kwargs.pop("_named", {})}
+        return self._compiled(named, args, kwargs)
+
+    def named_members(self) -> Value:
+        """Parameters and buffers of the module, by name."""
+        yield from self.orig_module.named_parameters()
+        yield from self.orig_module.named_buffers()
+
+
+def aot_module(
+    mod: torch.nn.Module, fw_compiler: Compiler, *args: Value, **kwargs: Value
+) -> torch.nn.Module:
+    """`aot_function` of a module: its parameters and buffers are arguments of the graphs.
+
+    Args:
+        mod: the module.
+        fw_compiler: see `aot_function`, as are all further arguments.
+        args, kwargs: of `aot_function`.
+    """
+    names = ("bw_compiler", "partition_fn", "decompositions")
+    options = dict(zip(names, args, strict=False)) | kwargs
+    return _AotModule(mod, {"fw_compiler": fw_compiler, **options})
+
+
+def aot_module_simplified(
+    mod: torch.nn.Module,
+    args: Sequence[Value],
+    fw_compiler: Compiler,
+    bw_compiler: Compiler | None = None,
+    partition_fn: Callable[..., tuple[GraphModule, GraphModule]] = default_partition,
+    decompositions: Value = None,
+    keep_inference_input_mutations: bool = False,
+    inference_compiler: Compiler | None = None,
+    **options: Value,
+) -> Function:
+    """`aot_module` without containers: a function of flat arguments, compiled at once.
+
+    Args:
+        mod: a module of tensors that gives a tuple or list of tensors.
+        args: example arguments.
+        fw_compiler, bw_compiler, partition_fn, decompositions: see `aot_function`.
+        inference_compiler: see `aot_function`.
+        options: further ones of PyTorch, without effect.
+    """
+    members = {**dict(mod.named_parameters()), **dict(mod.named_buffers())}
+    names, values = list(members), list(members.values())
+
+    def flat(*flat_args: Value) -> Value:
+        named = dict(zip(names, flat_args, strict=False))
+        return torch.func.functional_call(mod, named, tuple(flat_args[len(names) :]))
+
+    stages = _Stages(fw_compiler, bw_compiler, inference_compiler, partition_fn)
+    program = stages.program(flat, [*values, *args], decompositions)
+
+    def forward(*runtime: Value) -> Value:
+        return program(*values, *runtime)
+
+    forward.zero_grad = mod.zero_grad  # type: ignore[attr-defined]
+    forward.named_parameters = mod.named_parameters  # type: ignore[attr-defined]
+    forward.named_buffers = mod.named_buffers  # type: ignore[attr-defined]
+    return forward

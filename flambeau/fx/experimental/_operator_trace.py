@@ -1,0 +1,321 @@
+"""The dispatch mode behind `make_fx`: operators become nodes of a graph as they run.
+
+A function runs on real tensors, below gradients. Each tensor that the mode has seen has a
+node; what an operator reads and gives is looked up by that. Nothing of the function's Python is
+recorded, so that a graph holds for inputs that take the same branches.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+import flambeau as torch
+from flambeau._subclasses import fake_calls
+from flambeau._subclasses.fake_tensor import FakeTensor
+from flambeau.autograd.transforms.wrappers import levels
+from flambeau.fx._symbolic_trace import Tracer
+from flambeau.fx.passes.shape_prop import _extract_tensor_metadata
+from flambeau.fx.proxy import Proxy
+from flambeau.ir.failure import failure
+from flambeau.utils import _pytree as pytree
+from flambeau.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+Value = Any  # of a recorded function: a tensor, a number, a container of them
+Function = Callable[..., Value]
+CONSTANT_ELEMENTS = 1  # of a tensor whose value is followed, so that `item` of it is a number
+_READS = ("aten._local_scalar_dense.default", "aten.equal.default", "aten.is_nonzero.default")
+_PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)  # and no types of the user's
+_LIFTS = ("aten.lift_fresh.default", "aten.lift_fresh_copy.default")
+
+
+_tags: ContextVar[tuple[tuple[str, Value], ...]] = ContextVar("tags", default=())
+
+
+@contextmanager
+def tagged(**tags: Value) -> Iterator[None]:
+    """Inside, nodes that are recorded have these entries in `meta`."""
+    token = _tags.set((*_tags.get(), *tags.items()))
+    try:
+        yield
+    finally:
+        _tags.reset(token)
+
+
+class OperatorTracer(Tracer):
+    """A tracer without leaf modules, whose root gets what the function reads beside its inputs."""
+
+    def __init__(self) -> None:
+        super().__init__(autowrap_modules=())
+        self.names: dict[int, str] = {}
+        self.held: list[Value] = []
+
+    def call_module(
+        self, m: torch.nn.Module, forward: Function, args: Value, kwargs: Value
+    ) -> Value:
+        """Records what a module does."""
+        return forward(*args, **kwargs)
+
+    def getattr(self, attr: str, attr_val: Value, parameter_proxy_cache: dict[str, Value]) -> Value:
+        """An attribute as it is."""
+        return attr_val
+
+    def create_arg(self, a: Value) -> Value:
+        """The argument of a node; a parameter becomes one of the root."""
+        if isinstance(a, torch.nn.Parameter):
+            return self.create_node("get_attr", self._parameter(a), (), {})
+        return super().create_arg(a)
+
+    def _parameter(self, parameter: torch.nn.Parameter) -> str:
+        name = self.names.get(id(parameter))
+        if name is None:
+            name = self.names[id(parameter)] = self.get_fresh_qualname("_param_constant")
+            self.held.append(parameter)
+            setattr(self.root, name, parameter)
+        return name
+
+
+class Tracked(NamedTuple):
+    """A tensor that is a node's.
+
+    Attributes:
+        tensor: the tensor, which stays alive so that its identity does.
+        proxy: the node's.
+        constant: its value, where that follows from the program alone.
+    """
+
+    tensor: Value
+    proxy: Proxy
+    constant: Value = None
+
+
+class Tracking:
+    """The nodes of tensors.
+
+    A tensor that a backward reads again is another object of the same memory. Its node is the
+    newest of that memory.
+    """
+
+    def __init__(self) -> None:
+        self._by_object: dict[int, Tracked] = {}
+        self._by_memory: dict[tuple[Value, ...], Tracked] = {}
+
+    def add(self, tensor: Value, proxy: Proxy, constant: Value = None) -> None:
+        """Lets a tensor stand for a node from now on."""
+        entry = Tracked(tensor, proxy, constant)
+        self._by_object[id(tensor)] = entry
+        memory = _memory_of(tensor)
+        if memory is not None:
+            self._by_memory[memory] = entry
+
+    def find(self, tensor: Value) -> Tracked | None:
+        """The node of a tensor, if any."""
+        entry = self._by_object.get(id(tensor))
+        if entry is None:
+            memory = _memory_of(tensor)
+            entry = None if memory is None else self._by_memory.get(memory)
+        return entry
+
+
+def _memory_of(tensor: Value) -> tuple[Value, ...] | None:
+    """Identity of what a tensor shows; None: its memory is not one storage's."""
+    if type(tensor) not in _PLAIN or tensor.layout != torch.strided:
+        return None
+    storage = tensor.untyped_storage()._cdata
+    return storage, tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype
+
+
+class OperatorMode(TorchDispatchMode):
+    """Records every operator that runs inside.
+
+    Args:
+        tracer: owns the graph.
+        table: operators that are replaced by functions of other operators.
+        fakes: the mode of tensors without data, where they are traced.
+    """
+
+    def __init__(
+        self, tracer: OperatorTracer, table: Mapping[Value, Function], fakes: Value = None
+    ) -> None:
+        super().__init__()
+        self.tracer = tracer
+        self.table = table
+        self.fakes = fakes
+        self.tracking = Tracking()
+        self._replacing: list[Value] = []
+
+    def __torch_dispatch__(
+        self, func: Value, types: Value, args: tuple[Value, ...] = (), kwargs: Value = None
+    ) -> Value:
+        """Runs an operator and records it, or what it is replaced by."""
+        kwargs = kwargs or {}
+        replacement = self.table.get(func) if func not in self._replacing else None
+        if replacement is not None:
+            result = self._replaced(func, replacement, args, kwargs)
+            if result is not NotImplemented:
+                return result
+        if str(func) in _READS:
+            return self._read(func, args, kwargs)
+        return self._recorded(func, args, kwargs)
+
+    def _replaced(self, func: Value, replacement: Value, args: Value, kwargs: Value) -> Value:
+        self._replacing.append(func)
+        try:
+            with self:
+                return replacement(*args, **kwargs)
+        finally:
+            self._replacing.pop()
+
+    def _read(self, func: Value, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
+        """A value of data; allowed where it depends on no input."""
+
+        def constant(x: Value) -> Value:
+            entry = self.tracking.find(x) if isinstance(x, torch.Tensor) else None
+            if entry is not None and entry.constant is None:
+                problem = f"a value of data is read by {func}: the graph would hold for it alone"
+                hint = "make it an input, or use torch.where instead of a branch"
+                raise failure(RuntimeError, "make_fx", problem, hint)
+            return x if entry is None else entry.constant
+
+        return func(*pytree.tree_map(constant, args), **pytree.tree_map(constant, kwargs))
+
+    def _recorded(self, func: Value, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
+        if levels():
+            problem = f"{func} runs inside torch.func.vmap or jvp, which have calls of their own"
+            hint = "record the function for a batch instead of mapping one for a row"
+            raise failure(NotImplementedError, "make_fx", problem, hint)
+        if str(func) in _LIFTS and self.tracking.find(args[0]) is None:
+            return self._lifted(args[0])
+        operands = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+        entries = {id(x): self.tracking.find(x) for x in operands}
+        proxies, named = pytree.tree_map(
+            lambda x: self._argument(entries.get(id(x)), x), (args, kwargs)
+        )
+        name = self.tracer.graph._target_to_str(func.overloadpacket.__name__)
+        proxy = self.tracer.create_proxy("call_function", func, proxies, named, name=name)
+        proxy.node.meta.update(_tags.get())
+        result = self._run(func, args, kwargs)
+        self._track(result, proxy, self._constant(func, args, kwargs, entries, result))
+        self._track_written(func, args, result, proxy)
+        return result
+
+    def _run(self, func: Value, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
+        if self.fakes is None:
+            return func(*args, **kwargs)
+        args, kwargs = pytree.tree_map(self._fake, (args, kwargs))
+        return fake_calls.answer(self.fakes, func.overloadpacket._function, args, kwargs)
+
+    def _fake(self, value: Value) -> Value:
+        """A tensor without data in place of one that the function reads beside its inputs."""
+        if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
+            return value
+        entry = self.tracking.find(value)  # what a backward reads again has lost its type
+        return self.fakes.from_tensor(value) if entry is None else entry.tensor
+
+    def _argument(self, entry: Tracked | None, value: Value) -> Value:
+        return value if entry is None else entry.proxy
+
+    def _lifted(self, tensor: Value) -> Value:
+        """A tensor of the program's own data: an attribute, of which each run gets a copy."""
+        with _disable_current_modes():
+            constant = tensor.clone()
+        func = torch.ops.aten.lift_fresh_copy.default
+        proxy = self.tracer.create_proxy(
+            "call_function", func, (constant,), {}, name="lift_fresh_copy"
+        )
+        result = tensor if self.fakes is None else self.fakes.from_tensor(tensor)
+        self._track(result, proxy, constant if tensor.numel() <= CONSTANT_ELEMENTS else None)
+        return result
+
+    def _constant(
+        self, func: Value, args: Value, kwargs: Value, entries: Mapping[int, Value], result: Value
+    ) -> Value:
+        """The value of a small result that follows from constants alone."""
+        constants = [None if entry is None else entry.constant for entry in entries.values()]
+        plain = isinstance(result, torch.Tensor) and result.numel() <= CONSTANT_ELEMENTS
+        if not plain or not constants or any(value is None for value in constants):
+            return None
+        if any(result is entry.tensor for entry in entries.values()):
+            return None  # written in place
+        values = dict(zip(entries, constants, strict=True))
+        args, kwargs = pytree.tree_map(lambda x: values.get(id(x), x), (args, kwargs))
+        with _disable_current_modes():
+            return func(*args, **kwargs)
+
+    def _track(self, result: Value, proxy: Proxy, constant: Value = None) -> None:
+        """Lets results stand for a node, those of a list for its items."""
+        if isinstance(result, torch.Tensor):
+            proxy.node.meta.update(_described(result))
+            self.tracking.add(result, proxy, constant)
+        elif isinstance(result, (tuple, list)):
+            proxy.node.meta["val"] = type(result)(map(_value, result)) if _plain(result) else result
+            for number, item in enumerate(result):
+                if isinstance(item, torch.Tensor):
+                    part = proxy[number]
+                    part.node.meta.update(_tags.get())
+                    self._track(item, part)
+
+    def _track_written(
+        self, func: Value, args: Sequence[Value], result: Value, proxy: Proxy
+    ) -> None:
+        """The tensor that an operator wrote: its result's node is its own."""
+        name = func.overloadpacket.__name__
+        if name.endswith("_") and not name.endswith("__") and args:
+            target = args[0]
+            if isinstance(target, torch.Tensor) and target is not result:
+                self.tracking.add(target, proxy)
+
+
+def _plain(result: Value) -> bool:
+    return type(result) in (tuple, list)
+
+
+def _value(x: Value) -> Value:
+    """A tensor without data that has another's geometry; other values as they are."""
+    if not isinstance(x, torch.Tensor) or type(x) not in (torch.Tensor, torch.nn.Parameter):
+        return x
+    if x.layout != torch.strided:
+        return x
+    with _disable_current_modes():
+        return torch.empty_strided(tuple(x.shape), x.stride(), dtype=x.dtype, device="meta")
+
+
+def _described(tensor: Value) -> dict[str, Value]:
+    """Facts that passes read of a node's value: `val` and `tensor_meta`."""
+    if tensor.layout != torch.strided:
+        return {"val": tensor}
+    with _disable_current_modes():
+        return {"val": _value(tensor), "tensor_meta": _extract_tensor_metadata(tensor)}
+
+
+# ------------------------------------------------------------------------------- functions
+
+
+def with_named_parameters(body: Function, function: Function, count: int) -> Function:
+    """`body` with `count` parameters: those of a function by name, if it has that many."""
+    names = _positional(function)
+    if len(names) != count:
+        names = [f"arg{number}" for number in range(count)]
+    scope: dict[str, Value] = {"_body": body}
+    listed = ", ".join(names)
+    exec(f"def named({listed}):\n    return _body({listed})", scope)  # noqa: S102
+    named: types.FunctionType = scope["named"]
+    return named
+
+
+def _positional(function: Function) -> list[str]:
+    """Names of a plain function's parameters; none where it takes any number."""
+    if not isinstance(function, types.FunctionType):
+        return []
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if (
+        code is None
+        or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+        or code.co_kwonlyargcount
+    ):
+        return []
+    return list(code.co_varnames[: code.co_argcount])

@@ -1,0 +1,111 @@
+"""`aot_function`: forward and backward as graphs, which give what the function gives."""
+
+from __future__ import annotations
+
+import pytest
+
+import flambeau as torch
+from flambeau import nn
+from flambeau._functorch.aot_autograd import (
+    aot_function,
+    aot_module,
+    aot_module_simplified,
+    make_boxed_compiler,
+)
+from flambeau.nn import functional
+
+X = torch.arange(12.0).reshape(3, 4) / 7 - 0.8
+
+
+class Kept:
+    """A compiler that keeps its graphs."""
+
+    def __init__(self):
+        self.modules = []
+
+    def __call__(self, module, inputs):
+        self.modules.append(module)
+        assert len(inputs) == sum(n.op == "placeholder" for n in module.graph.nodes)
+        return module
+
+    def names(self):
+        """Operators of each graph."""
+        return [
+            [n.name for n in module.graph.nodes if n.op == "call_function"]
+            for module in self.modules
+        ]
+
+
+def dense(x, w):
+    return functional.linear(x, w).relu().sum()
+
+
+def several(inputs):
+    values, places = inputs["x"].softmax(1).max(0)
+    return {"values": values, "places": places, "other": inputs["y"] * 2}
+
+
+def test_graphs_of_forward_and_backward():
+    compiler, w = Kept(), (X * 2).requires_grad_()
+    loss = aot_function(dense, compiler)(X, w)
+    assert len(compiler.modules) == 1  # the backward's is compiled when it is there
+    loss.backward()
+    assert compiler.names() == [
+        ["t", "mm", "relu", "detach", "sum_1"],
+        ["expand", "detach_1", "threshold_backward", "t_1", "mm_1", "t_2", "t_3"],
+    ]
+    expected = torch.autograd.grad(dense(X, w), w)
+    assert torch.equal(w.grad, expected[0])
+
+
+@pytest.mark.parametrize("boxed", [False, True])
+def test_further_calls_and_containers(boxed):
+    compiler = Kept()
+    function = aot_function(several, make_boxed_compiler(compiler) if boxed else compiler)
+    for scale in (1, 2):
+        inputs = {"x": (X * scale).requires_grad_(), "y": X + scale}
+        results, expected = function(inputs), several(inputs)
+        assert results.keys() == expected.keys()
+        assert all(torch.equal(results[name], expected[name]) for name in expected)
+        assert not results["places"].requires_grad and not results["other"].requires_grad
+        [grad] = torch.autograd.grad(results["values"].sum(), inputs["x"])
+        [other] = torch.autograd.grad(expected["values"].sum(), inputs["x"])
+        assert torch.allclose(grad, other, rtol=1e-6, atol=1e-7)
+    assert len(compiler.modules) == 2
+
+
+def test_without_gradients():
+    training, inference = Kept(), Kept()
+    function = aot_function(dense, training, inference_compiler=inference)
+    assert torch.equal(function(X, X), dense(X, X))
+    assert not training.modules and inference.names() == [["t", "mm", "relu", "sum_1"]]
+
+
+def test_a_module_and_its_parameters():
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 2)).eval()
+    expected = torch.autograd.grad(model(X).sum(), list(model.parameters()))
+    for compiled in (
+        aot_module(model, Kept()),
+        aot_module_simplified(model, (X,), Kept()),
+    ):
+        model.zero_grad()
+        compiled(X).sum().backward()
+        pairs = zip(model.parameters(), expected, strict=True)
+        assert all(torch.allclose(p.grad, g, rtol=1e-5, atol=1e-6) for p, g in pairs)
+    assert dict(compiled.named_parameters()).keys() == dict(model.named_parameters()).keys()
+
+
+def test_unused_arguments_and_numbers():
+    compiler, w = Kept(), X.clone().requires_grad_()
+    function = aot_function(lambda x, w, n, unused: x * w + n, compiler)
+    unused = X.clone().requires_grad_()
+    function(X, w, 2.0, unused).sum().backward()
+    assert unused.grad is None and torch.equal(w.grad, X)
+
+
+def test_what_is_refused():
+    x = X.clone().requires_grad_()
+    with pytest.raises(NotImplementedError, match="writes one of its arguments"):
+        aot_function(lambda x, y: x * y.add_(1), Kept())(x, X.clone())
+    with pytest.raises(NotImplementedError, match="numbers"):
+        aot_function(dense, Kept(), dynamic=True)
