@@ -171,16 +171,13 @@ def _einsum_samples() -> Iterator[Sample]:
     yield sample("ijk,kj", T(2, 3, 4), T(4, 3))
 
 
-_LETTERS = "".join(map(chr, (*range(ord("a"), ord("z") + 1), *range(ord("A"), ord("Z") + 1))))
-
-
 def _einsum_parts(op: Any, equation: str, tensors: Sequence[Any]) -> Any:
     """Pair by pair: those with a sum over a common letter are products, whose operands are cast."""
     terms, result = _parse("einsum", equation, [x.ndim for x in tensors])
     if len(tensors) == 1:
         return call_with("", op, equation, list(tensors))
     labels = dict.fromkeys(label for term in terms for label in term)
-    letters = dict(zip(labels, _LETTERS, strict=False))
+    letters = dict(zip(labels, map(chr, (*range(65, 91), *range(97, 123))), strict=False))
 
     def text(term: Sequence[str]) -> str:
         return "".join(letters[label] for label in term)
