@@ -37,6 +37,7 @@ def main() -> None:
     if unknown:
         raise SystemExit(f"[bench] unknown part {unknown[0]!r}\nhint: one of {', '.join(PARTS)}")
     for name in chosen:
+        sys.argv = [name]  # what stands there belongs to the part where it is run alone
         importlib.import_module(f"bench.{name}").main()
 
 

@@ -188,7 +188,6 @@ def _child(words: Sequence[str], caches: str) -> Any:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="bench.operator_database")
-    parser.add_argument("part", nargs="?", help="its own name, where `bench` calls it")
     parser.add_argument("--entries", default="", help="regular expression for the names")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)

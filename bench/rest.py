@@ -1,7 +1,7 @@
 """The rest of a model beside PyTorch: all but matrix products, convolutions and attention.
 
 Pooling, resampling, look-ups, losses over vocabularies, norms, scans, sorting, scattering, random
-numbers, recurrent layers, optimizers and long sums. `python -m bench rest [word ...]` measures the
+numbers, recurrent layers, optimizers and long sums. `python -m bench.rest [word ...]` measures the
 cases whose name has one of the words. A row is the fastest of many short interleaved calls: the
 minimum is what the machine can do, whoever else uses it.
 """
@@ -416,7 +416,7 @@ def accuracy(t: Any, count: int) -> float:
 
 def main() -> None:
     """Measures all cases, or those named on the command line, which are then not published."""
-    words = sys.argv[2:] if sys.argv[1:2] == ["rest"] else []
+    words = sys.argv[1:]
     tables = [(part.__name__, rows(part, words), AIM) for part in PARTS]
     if words:
         return
