@@ -19,17 +19,17 @@ import tempfile
 import time
 import warnings
 import zlib
-from collections.abc import Iterable, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 from flambeau.compiler import cache, machine, shipped, stored, targets
-from flambeau.compiler.shipped import Header, Places
+from flambeau.compiler.shipped import GROUP, NUMBER, Header, Names
 from flambeau.compiler.targets import Target
 from flambeau.ir import kernel_bytes
 from tools import workload
 
-GROUP = 16  # plans that are compressed together: half the size, some 0.2 ms to read
 Plans = dict[str, tuple[bytes, bool]]  # by the name's text: content, whether for every target
 
 
@@ -108,32 +108,52 @@ def _planned(target: str, jobs: int, count: int | None) -> Plans:
 def write(file: Path, everywhere: dict[str, bytes], single: dict[str, dict[str, bytes]]) -> None:
     """Writes the file of plans: `everywhere` those of all targets, `single` those of one. A plan
     stands beside the same one of other targets, most of which it equals."""
-    groups: list[bytes] = []
-    end = 0
-
-    def placed(kinds: dict[str, dict[str, bytes]]) -> dict[str, Places]:
-        nonlocal end
-        places: dict[str, Places] = {kind: {} for kind in kinds}
-        entries = [
-            (t, k) for t in sorted({*chain(*kinds.values())}) for k in kinds if t in kinds[k]
-        ]
-        for first in range(0, len(entries), GROUP):
-            members = entries[first : first + GROUP]
-            group = zlib.compress(marshal.dumps([kinds[kind][text] for text, kind in members]), 9)
-            for number, (text, kind) in enumerate(members):
-                places[kind][shipped.digest_of(text)] = end, len(group), number
-            groups.append(group)
-            end += len(group)
-        return places
-
+    kinds = {"": everywhere, **single}
+    entries = sorted((kind != "", text, kind) for kind, plans in kinds.items() for text in plans)
+    kernels: dict[bytes, int] = {}
+    plans = [_with_numbers(kinds[kind][text], kernels) for _, text, kind in entries]
+    groups = [*_compressed(plans), *_compressed(list(kernels))]
+    names = {
+        kind: [(text, n) for n, (_, text, own) in enumerate(entries) if own == kind]
+        for kind in kinds
+    }
     header = Header(
         shipped.sources_digest(),
         tuple(machine.current()),
-        placed({"all": everywhere})["all"],
-        placed(single),
+        tuple(accumulate(map(len, groups), initial=0)),
+        -(-len(plans) // GROUP),
+        _names(names.pop("")),
+        {kind: _names(those) for kind, those in names.items()},
     )
-    head = marshal.dumps(tuple(header))
+    head = marshal.dumps(_plain(header))
     cache.write(file, b"".join([len(head).to_bytes(shipped.LENGTH, "little"), head, *groups]))
+
+
+def _with_numbers(content: bytes, kernels: dict[bytes, int]) -> bytes:
+    """The plans of a name with numbers in place of their kernels."""
+    plans = [stored.StoredPlan.unpacked(plan) for plan in marshal.loads(content)]
+    return stored.written(
+        plan._replace(contents=[kernels.setdefault(k, len(kernels)) for k in plan.contents])
+        for plan in plans
+    )
+
+
+def _compressed(contents: list[bytes]) -> Iterator[bytes]:
+    for first in range(0, len(contents), GROUP):
+        yield zlib.compress(marshal.dumps(contents[first : first + GROUP]), 9)
+
+
+def _plain(header: Header) -> tuple[Any, ...]:
+    """What `shipped.header_of` reads."""
+    single = {name: tuple(names) for name, names in header.targets.items()}
+    return (*header[:-2], tuple(header.all), single)
+
+
+def _names(places: list[tuple[str, int]]) -> Names:
+    return Names(
+        b"".join(shipped.digest_of(text) for text, _ in places),
+        b"".join(number.to_bytes(NUMBER, "little") for _, number in places),
+    )
 
 
 def main() -> None:

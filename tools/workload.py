@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any
 
 from flambeau.ir.dtypes import PUBLIC as TORCH_DTYPE
+from tools.workload_idioms import STEPS as IDIOMS
 from tools.workload_models import STEPS as MODELS
 from tools.workload_models import train
 
@@ -159,4 +160,5 @@ STEPS: dict[str, Callable[[Any], None]] = {
     "step: classifier": _classifier,
     "step: transformer": _transformer,
     **MODELS,
+    **IDIOMS,
 }

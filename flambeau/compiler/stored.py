@@ -53,7 +53,7 @@ class StoredPlan(NamedTuple):
         kernels: (level, bundle, symbol, digest) of each kernel; "" for the bundle and symbol of
             one that was on no disk when the plan was stored.
         baseline: what runs until the kernels of `execution` are compiled, its own by number, too.
-        contents: the kernels to compile, as bytes.
+        contents: the kernels to compile, as bytes; of the package's plans their numbers.
         origin: "cache", the user's; "package", which begins on the baseline; "elsewhere", the
             package's as well, whose better code this machine would plan differently.
     """
@@ -65,7 +65,7 @@ class StoredPlan(NamedTuple):
     execution: Execution | None = None
     kernels: Sequence[Place] = ()
     baseline: Execution | None = None
-    contents: Sequence[bytes] = ()
+    contents: Sequence[Any] = ()
     origin: Origin = "cache"
 
     def holds(self, numbers: list[int]) -> bool:
@@ -96,6 +96,14 @@ class StoredPlan(NamedTuple):
         )
         hints, spec = list(plan.hints), unpacked_spec(plan.spec)
         return plan._replace(hints=hints, spec=spec, execution=run, baseline=before, origin=origin)
+
+
+class _Shipped(tiers.Pending):
+    """Better code for a plan of the package, which names its kernels by number."""
+
+    def contents(self) -> list[bytes]:
+        """The kernels as bytes."""
+        return [shipped.kernel(number) for number in self.kernels]
 
 
 _collected: dict[str, list[StoredPlan]] | None = None  # instead of the cache, see `collecting`
@@ -385,7 +393,7 @@ def shipped_execution(
             save(name, plan._replace(kernels=places, baseline=None, contents=(), origin="cache"))
         return execution
 
-    return _before(plan, tiers.Pending(plan.contents, assemble))
+    return _before(plan, _Shipped(plan.contents, assemble))
 
 
 def _loaded(plan: StoredPlan, execution: Execution | None) -> Execution | None:

@@ -25,7 +25,6 @@ from flambeau.runtime import settings
 
 if TYPE_CHECKING:
     from flambeau.compiler.worker import Worker
-    from flambeau.ir.kernel import Kernel
     from flambeau.ir.plan import Execution
 
 THRESHOLD = 20_000_000  # nanoseconds on the baseline after which a plan is compiled
@@ -39,14 +38,15 @@ class Pending:
     """Better code for a plan that does not exist yet.
 
     Attributes:
-        kernels: what must be compiled: kernels, or their bytes (`ir/kernel_bytes.py`).
+        kernels: what must be compiled: kernels, or their bytes (`ir/kernel_bytes.py`); a subclass
+            may have something else, of which it makes bytes.
         assemble: makes the code when the kernels are in a cache; None: one of them is not.
         state: "new", "queued", "done", or "failed", which is final.
     """
 
     def __init__(
         self,
-        kernels: Sequence[Kernel | bytes],
+        kernels: Sequence[Any],
         assemble: Callable[[], Execution | None],
     ) -> None:
         self.kernels = kernels

@@ -1,0 +1,85 @@
+"""The file of the package's plans: what is written is read back, by name, for each target."""
+
+from __future__ import annotations
+
+import marshal
+
+import pytest
+
+from flambeau.compiler import machine, shipped, stored, targets
+from flambeau.ir.plan import PlanSpec
+from tools import ship_plans
+
+
+def content(name: str, kernels: tuple[bytes, ...] = ()) -> bytes:
+    spec = PlanSpec(name, 0, 0, (), 0)
+    return stored.written([stored.StoredPlan([], spec, 0, contents=kernels)])
+
+
+def name_of(found: shipped.Found | None) -> tuple[str, list[bytes]]:
+    assert found is not None
+    [plan] = stored._read(found.content, "package")
+    return plan.spec.name, [shipped.kernel(number) for number in plan.contents]
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    path = tmp_path / "plans"
+    monkeypatch.setattr(shipped, "FILE", str(path))
+    monkeypatch.setattr(shipped, "package_stamp", lambda: "these sources")
+    return path
+
+
+def test_plans_are_found_by_name_for_the_present_target(file, monkeypatch):
+    """More than one group of plans and of kernels; equal kernels are stored once."""
+    many = range(3 * shipped.GROUP)
+    every = {f"plan {n}": content(f"every {n}", (b"shared", b"kernel %d" % n)) for n in many}
+    here, there = targets.current().name, "another target"
+    single = {
+        here: {"both": content("both, here", (b"shared",)), "one": content("one", (b"own",))},
+        there: {"both": content("both, there"), "other": content("other")},
+    }
+    ship_plans.write(file, every, single)
+    for n in many:
+        kernels = [b"shared", b"kernel %d" % n]
+        assert name_of(shipped.find(f"plan {n}")) == (f"every {n}", kernels)
+    assert name_of(shipped.find("both")) == ("both, here", [b"shared"])
+    assert name_of(shipped.find("one")) == ("one", [b"own"])
+    assert shipped.find("other") is None and shipped.find("no plan") is None
+    shelf = shipped._shelf(str(file))
+    assert shelf is not None
+    groups = len(shelf.header.groups) - 1 - shelf.header.kernels
+    assert groups == -(-(len(many) + 2) // shipped.GROUP)
+    found = shipped.find("both")
+    assert found is not None and found.everywhere
+    monkeypatch.setattr(machine, "current", lambda: (0,))
+    found, every_machine = shipped.find("both"), shipped.find("plan 1")
+    assert found is not None and not found.everywhere
+    assert every_machine is not None and every_machine.everywhere
+
+
+def test_a_name_is_found_at_its_place_only():
+    """The end of a digest with the begin of the next one is none."""
+    first, second = (bytes(range(start, start + shipped.DIGEST)) for start in (0, 100))
+    numbers = b"".join(n.to_bytes(shipped.NUMBER, "little") for n in (70_000, 3, 9))
+    across = (first + second)[5 : 5 + shipped.DIGEST]
+    names = shipped.Names(first + second + across, numbers)
+    assert [names.find(digest) for digest in (first, second, across)] == [70_000, 3, 9]
+    names = shipped.Names(first + second, numbers)
+    assert names.find(across) is None and names.find(b"\xff" * shipped.DIGEST) is None
+
+
+@pytest.mark.parametrize("damage", ["", "short", "header", "sources"])
+def test_a_file_of_others_counts_as_absent(file, damage):
+    ship_plans.write(file, {"plan": content("plan")}, {})
+    written = file.read_bytes()
+    if damage == "short":
+        file.write_bytes(written[:20])
+    elif damage == "header":  # of another version of the package
+        head = marshal.dumps(("sources", (), {}))
+        file.write_bytes(len(head).to_bytes(shipped.LENGTH, "little") + head)
+    elif damage == "sources":
+        digest = shipped.sources_digest().encode()
+        file.write_bytes(written.replace(digest, digest[::-1]))
+    assert (shipped.find("plan") is None) == bool(damage)
+    assert shipped.sources_of(file) != shipped.sources_digest() or damage == ""
