@@ -4,10 +4,15 @@ Programs run in processes of their own, with a cache that is empty. FLAMBEAU_CC 
 that does not exist, which is how a machine without a compiler looks to the package.
 """
 
+import io
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from flambeau.compiler import debug
 
 ROOT = Path(__file__).resolve().parent.parent
 HINT = "`pip install flambeau[compiler]`"
@@ -88,6 +93,20 @@ def test_a_line_says_once_that_there_is_no_compiler(tmp_path):
     assert line.startswith("[flambeau] no C compiler found") and HINT in line
     never = run(SLOW, tmp_path, "never")
     assert (never.returncode, never.stderr) == (0, "")
+
+
+def test_a_line_takes_no_lock_of_the_error_stream(tmp_path, monkeypatch):
+    """The end of a process stops its threads: one that then has the lock would abort it."""
+    with open(tmp_path / "said", "w") as stream:
+        monkeypatch.setattr(stream, "write", lambda text: pytest.fail("has a lock"), raising=False)
+        monkeypatch.setattr(sys, "stderr", stream)
+        monkeypatch.setattr(sys, "__stderr__", stream)
+        debug.show(0, "a line", "and more")
+    assert (tmp_path / "said").read_text() == "[flambeau] a line\n    and more\n"
+    other = io.StringIO()  # of a notebook, of a test
+    monkeypatch.setattr(sys, "stderr", other)
+    debug.show(0, "a line")
+    assert other.getvalue() == "[flambeau] a line\n"
 
 
 def test_where_compiled_kernels_are_required_the_error_says_how_to_get_a_compiler(tmp_path):

@@ -22,7 +22,6 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 from flambeau.compiler import cache, machine, shipped, stored, targets
 from flambeau.compiler.shipped import GROUP, NUMBER, Header, Names
@@ -111,29 +110,29 @@ def write(file: Path, everywhere: dict[str, bytes], single: dict[str, dict[str, 
     kinds = {"": everywhere, **single}
     entries = sorted((kind != "", text, kind) for kind, plans in kinds.items() for text in plans)
     kernels: dict[bytes, int] = {}
-    plans = [_with_numbers(kinds[kind][text], kernels) for _, text, kind in entries]
+    first = -(-len(entries) // GROUP) * GROUP  # the number of the first kernel
+    plans = [_with_numbers(kinds[kind][text], kernels, first) for _, text, kind in entries]
     groups = [*_compressed(plans), *_compressed(list(kernels))]
     names = {
-        kind: [(text, n) for n, (_, text, own) in enumerate(entries) if own == kind]
+        kind: _names((text, n) for n, (_, text, own) in enumerate(entries) if own == kind)
         for kind in kinds
     }
     header = Header(
         shipped.sources_digest(),
         tuple(machine.current()),
         tuple(accumulate(map(len, groups), initial=0)),
-        -(-len(plans) // GROUP),
-        _names(names.pop("")),
-        {kind: _names(those) for kind, those in names.items()},
+        names.pop(""),
+        names,
     )
-    head = marshal.dumps(_plain(header))
+    head = marshal.dumps(tuple(header))
     cache.write(file, b"".join([len(head).to_bytes(shipped.LENGTH, "little"), head, *groups]))
 
 
-def _with_numbers(content: bytes, kernels: dict[bytes, int]) -> bytes:
+def _with_numbers(content: bytes, kernels: dict[bytes, int], first: int) -> bytes:
     """The plans of a name with numbers in place of their kernels."""
     plans = [stored.StoredPlan.unpacked(plan) for plan in marshal.loads(content)]
     return stored.written(
-        plan._replace(contents=[kernels.setdefault(k, len(kernels)) for k in plan.contents])
+        plan._replace(contents=[kernels.setdefault(k, first + len(kernels)) for k in plan.contents])
         for plan in plans
     )
 
@@ -143,17 +142,11 @@ def _compressed(contents: list[bytes]) -> Iterator[bytes]:
         yield zlib.compress(marshal.dumps(contents[first : first + GROUP]), 9)
 
 
-def _plain(header: Header) -> tuple[Any, ...]:
-    """What `shipped.header_of` reads."""
-    single = {name: tuple(names) for name, names in header.targets.items()}
-    return (*header[:-2], tuple(header.all), single)
-
-
-def _names(places: list[tuple[str, int]]) -> Names:
-    return Names(
-        b"".join(shipped.digest_of(text) for text, _ in places),
-        b"".join(number.to_bytes(NUMBER, "little") for _, number in places),
-    )
+def _names(places: Iterable[tuple[str, int]]) -> Names:
+    digests = [
+        (shipped.digest_of(text), number.to_bytes(NUMBER, "little")) for text, number in places
+    ]
+    return b"".join(digest for digest, _ in digests), b"".join(number for _, number in digests)
 
 
 def main() -> None:

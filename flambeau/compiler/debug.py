@@ -8,6 +8,7 @@ nothing of the compiler, so that asking who watches costs nothing.
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -36,7 +37,11 @@ def show(needed: int, head: str, text: str = "") -> None:
     if level() < needed:
         return
     lines = [f"[flambeau] {head}", *("    " + line for line in text.splitlines())]
-    print("\n".join(lines), file=sys.stderr, flush=True)
+    said = "\n".join(lines) + "\n"
+    if (stream := sys.__stderr__) is not None and stream is sys.stderr:
+        os.write(stream.fileno(), said.encode())  # a thread with its lock would bar the end
+    else:
+        print(said, end="", file=sys.stderr, flush=True)
 
 
 class Report(NamedTuple):

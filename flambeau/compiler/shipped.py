@@ -5,8 +5,7 @@
     length in 8 bytes | marshalled Header | groups
 
 A group is a marshalled list of contents, compressed: of plans, as `stored.written` makes them, or
-of kernels. Plans of one operator have much in common. Their kernels stand apart, once each: nobody
-reads them before a plan is hot.
+of kernels, each once, which nobody reads before a plan is hot.
 
 A plan's name is the digest of what it is of. Plans without templates are the same for all targets.
 They are valid for the sources that planned them: the header has a digest of these files. To read
@@ -28,35 +27,12 @@ from flambeau.runtime import settings
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 FILE = os.path.join(_PACKAGE, "_plans", "plans")
-LENGTH = 8
-
-DIGEST = 16  # bytes
-NUMBER = 4  # bytes
+LENGTH, DIGEST, NUMBER = 8, 16, 4  # bytes
 GROUP = 16  # contents that are compressed together: a quarter of the size, some 0.1 ms to read
 
-
-class Names(NamedTuple):
-    """Names of plans, each with the number of its content.
-
-    They are searched as bytes: that takes some microseconds, to make a dict of them a millisecond.
-
-    Attributes:
-        digests: of the names' texts.
-        numbers: in the same order.
-    """
-
-    digests: bytes
-    numbers: bytes
-
-    def find(self, digest: bytes) -> int | None:
-        """The number of a name."""
-        place = self.digests.find(digest)
-        while place >= 0 and place % DIGEST:  # the end of one and the begin of another
-            place = self.digests.find(digest, place + 1)
-        if place < 0:
-            return None
-        begin = place // DIGEST * NUMBER
-        return int.from_bytes(self.numbers[begin : begin + NUMBER], "little")
+# Digests of names' texts, and in their order the numbers of the contents. Bytes are searched in
+# some microseconds, to make a dict of them takes a millisecond.
+Names = tuple[bytes, bytes]
 
 
 class Header(NamedTuple):
@@ -66,7 +42,6 @@ class Header(NamedTuple):
         sources: digest of the sources that planned them.
         machine: where that was.
         groups: where each begins, and the end of the last one.
-        kernels: number of the first group of kernels.
         all: the plans for every target.
         targets: those for one, by its name.
     """
@@ -74,27 +49,8 @@ class Header(NamedTuple):
     sources: str
     machine: tuple[int, ...]
     groups: tuple[int, ...]
-    kernels: int
     all: Names
     targets: dict[str, Names]
-
-
-class Found(NamedTuple):
-    """The plans of a name.
-
-    Attributes:
-        content: the plans, as bytes.
-        everywhere: whether every machine would plan the same: blocks of products fit the caches
-            of the machine that built the package.
-    """
-
-    content: bytes
-    everywhere: bool
-
-
-class _Shelf(NamedTuple):
-    header: Header
-    content: memoryview
 
 
 def digest_of(text: str) -> bytes:
@@ -102,31 +58,32 @@ def digest_of(text: str) -> bytes:
     return blake2b(text.encode(), digest_size=DIGEST).digest()
 
 
-def find(text: str) -> Found | None:
-    """The plans of a name; None if there are none, or for other sources."""
+def find(text: str) -> tuple[bytes, bool] | None:
+    """The plans of a name, and whether every machine would plan the same: blocks of products fit
+    the caches of the machine that built the package. None: there are none, or of other sources."""
     shelf = _shelf(FILE)
     if shelf is None or " " in (settings.get("CC") or "").strip():
         return None  # flags of the user's are for all kernels, also of templates' variants
     name = digest_of(text)
-    header = shelf.header
-    number = header.all.find(name)
+    header, _ = shelf
+    number = _number(header.all, name)
     everywhere = number is not None or header.machine == tuple(machine.current())
     if number is None:
-        own = header.targets.get(targets.current().name)
-        number = None if own is None else own.find(name)
-    return None if number is None else Found(_content(FILE, 0, number), everywhere)
+        number = _number(header.targets.get(targets.current().name, (b"", b"")), name)
+    return None if number is None else (content(number), everywhere)
 
 
-def kernel(number: int) -> bytes:
-    """A kernel that plans of the file name by number, as `kernel_bytes` wrote it."""
-    shelf = _shelf(FILE)
-    assert shelf is not None
-    return _content(FILE, shelf.header.kernels, number)
+def _number(names: Names, digest: bytes) -> int | None:
+    place = names[0].find(digest)
+    while place >= 0 and place % DIGEST:  # the end of one and the begin of another
+        place = names[0].find(digest, place + 1)
+    begin = place // DIGEST * NUMBER
+    return None if place < 0 else int.from_bytes(names[1][begin : begin + NUMBER], "little")
 
 
-def _content(path: str, first: int, number: int) -> bytes:
-    """A content by its number among those of the groups from the first one on."""
-    return _group(path, first + number // GROUP)[number % GROUP]
+def content(number: int) -> bytes:
+    """The plans of a name, or a kernel of theirs, by number."""
+    return _group(FILE, number // GROUP)[number % GROUP]
 
 
 @functools.lru_cache(maxsize=16)
@@ -137,20 +94,21 @@ def _group(path: str, number: int) -> list[bytes]:
 
     shelf = _shelf(path)
     assert shelf is not None
-    begin, end = shelf.header.groups[number : number + 2]
-    contents: list[bytes] = marshal.loads(zlib.decompress(shelf.content[begin:end]))
+    header, groups = shelf
+    begin, end = header.groups[number : number + 2]
+    contents: list[bytes] = marshal.loads(zlib.decompress(groups[begin:end]))
     return contents
 
 
 @functools.cache
-def _shelf(path: str) -> _Shelf | None:
-    """The file, if its plans are of these sources."""
+def _shelf(path: str) -> tuple[Header, memoryview] | None:
+    """The header and groups of the file, if its plans are of these sources."""
     try:
         with open(path, "rb") as file:
             state = os.fstat(file.fileno())
             content = memoryview(_mapped(file.fileno()))
         length = int.from_bytes(content[:LENGTH], "little")
-        header = header_of(content[LENGTH : LENGTH + length])
+        header = Header(*marshal.loads(content[LENGTH : LENGTH + length]))
     except (OSError, ValueError, TypeError, EOFError):
         return None
     stamp = package_stamp()
@@ -162,18 +120,7 @@ def _shelf(path: str) -> _Shelf | None:
     if verdict is None:
         verdict = b"valid" if sources_digest() == header.sources else b"stale"
         cache.put_blob(key, verdict)
-    return _Shelf(header, content[LENGTH + length :]) if verdict == b"valid" else None
-
-
-def header_of(content: bytes | memoryview) -> Header:
-    """The header of bytes.
-
-    Raises:
-        ValueError, TypeError, EOFError: they are of another version, or damaged.
-    """
-    sources, where, groups, kernels, every, single = marshal.loads(content)
-    names = {name: Names(*fields) for name, fields in single.items()}
-    return Header(sources, where, groups, kernels, Names(*every), names)
+    return (header, content[LENGTH + length :]) if verdict == b"valid" else None
 
 
 def sources_of(path: str | os.PathLike[str]) -> str:
@@ -181,7 +128,7 @@ def sources_of(path: str | os.PathLike[str]) -> str:
     try:
         with open(path, "rb") as file:
             length = int.from_bytes(file.read(LENGTH), "little")
-            return str(header_of(file.read(length)).sources)
+            return str(Header(*marshal.loads(file.read(length))).sources)
     except (OSError, ValueError, TypeError, EOFError):
         return ""
 

@@ -36,9 +36,7 @@ Place = tuple[int, str, str, str]  # level, bundle, symbol, digest
 Origin = Literal["cache", "package", "elsewhere"]  # of a plan
 # Plans of one name: more means guards that never repeat.
 MAX_PLANS = 8
-# Of marshal's formats the last one without numbered references: equal parts of plans are equal
-# bytes, so that a group of plans compresses to three quarters, and is read no slower.
-FORMAT = 2
+FORMAT = 2  # marshal's last one without references: equal parts are equal bytes, and compress
 
 
 class StoredPlan(NamedTuple):
@@ -96,14 +94,6 @@ class StoredPlan(NamedTuple):
         )
         hints, spec = list(plan.hints), unpacked_spec(plan.spec)
         return plan._replace(hints=hints, spec=spec, execution=run, baseline=before, origin=origin)
-
-
-class _Shipped(tiers.Pending):
-    """Better code for a plan of the package, which names its kernels by number."""
-
-    def contents(self) -> list[bytes]:
-        """The kernels as bytes."""
-        return [shipped.kernel(number) for number in self.kernels]
 
 
 _collected: dict[str, list[StoredPlan]] | None = None  # instead of the cache, see `collecting`
@@ -237,7 +227,8 @@ def find(name: Name, numbers: list[int]) -> StoredPlan | None:
     entry = shipped.find(name.text)
     if entry is None:
         return None
-    plans = _read(entry.content, "package" if entry.everywhere else "elsewhere")
+    content, everywhere = entry
+    plans = _read(content, "package" if everywhere else "elsewhere")
     return next((plan for plan in reversed(plans) if plan.holds(numbers)), None)
 
 
@@ -393,7 +384,7 @@ def shipped_execution(
             save(name, plan._replace(kernels=places, baseline=None, contents=(), origin="cache"))
         return execution
 
-    return _before(plan, _Shipped(plan.contents, assemble))
+    return _before(plan, tiers.Pending(plan.contents, assemble))
 
 
 def _loaded(plan: StoredPlan, execution: Execution | None) -> Execution | None:

@@ -19,12 +19,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flambeau import _core
-from flambeau.compiler import debug
+from flambeau.compiler import debug, shipped
 from flambeau.ir.lock import fork_safe_lock, importing, loaded
 from flambeau.runtime import settings
 
 if TYPE_CHECKING:
     from flambeau.compiler.worker import Worker
+    from flambeau.ir.kernel import Kernel
     from flambeau.ir.plan import Execution
 
 THRESHOLD = 20_000_000  # nanoseconds on the baseline after which a plan is compiled
@@ -38,15 +39,14 @@ class Pending:
     """Better code for a plan that does not exist yet.
 
     Attributes:
-        kernels: what must be compiled: kernels, or their bytes (`ir/kernel_bytes.py`); a subclass
-            may have something else, of which it makes bytes.
+        kernels: what must be compiled: kernels, their bytes, or numbers in the package's plans.
         assemble: makes the code when the kernels are in a cache; None: one of them is not.
         state: "new", "queued", "done", or "failed", which is final.
     """
 
     def __init__(
         self,
-        kernels: Sequence[Any],
+        kernels: Sequence[Kernel | bytes | int],
         assemble: Callable[[], Execution | None],
     ) -> None:
         self.kernels = kernels
@@ -58,7 +58,8 @@ class Pending:
         with importing:
             from flambeau.ir import kernel_bytes
 
-        return [k if isinstance(k, bytes) else kernel_bytes.dumps(k) for k in self.kernels]
+        kernels = [shipped.content(k) if isinstance(k, int) else k for k in self.kernels]
+        return [k if isinstance(k, bytes) else kernel_bytes.dumps(k) for k in kernels]
 
 
 class Replanned(Pending):
