@@ -64,8 +64,7 @@ def find(text: str) -> tuple[bytes, bool] | None:
     shelf = _shelf(FILE)
     if shelf is None or " " in (settings.get("CC") or "").strip():
         return None  # flags of the user's are for all kernels, also of templates' variants
-    name = digest_of(text)
-    header, _ = shelf
+    header, name = shelf[0], digest_of(text)
     number = _number(header.all, name)
     everywhere = number is not None or header.machine == tuple(machine.current())
     if number is None:

@@ -227,8 +227,7 @@ def find(name: Name, numbers: list[int]) -> StoredPlan | None:
     entry = shipped.find(name.text)
     if entry is None:
         return None
-    content, everywhere = entry
-    plans = _read(content, "package" if everywhere else "elsewhere")
+    plans = _read(entry[0], "package" if entry[1] else "elsewhere")
     return next((plan for plan in reversed(plans) if plan.holds(numbers)), None)
 
 
