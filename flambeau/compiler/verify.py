@@ -43,10 +43,10 @@ def _simplified(state: State) -> None:
 def _prepared(state: State) -> None:
     destinations = state.prepared.destinations
     verify_values(destinations)
-    text = state.prepared.text()
     for number, (value, listed) in enumerate(destinations.items()):
         for destination in listed:
             if len(destination.strides) != value.ndim:
+                text = state.prepared.text()
                 line = text.splitlines()[number - len(destinations)]
                 _fail("prepare", f"strides {destination.strides} of {value!r}", text, line)
 
@@ -115,10 +115,13 @@ def _ordered(state: State) -> None:
 def _lowered(state: State) -> None:
     """Kernels are well-formed; launches name buffers that live while they run."""
     schedule = state.schedule
+    earlier = () if state.later is None else state.later.launches
+    verified = {id(launch.kernel) for launch in earlier}
     for number, launch in enumerate(schedule.launches):
         problem = None
         if launch.kernel is not None:
-            verify_kernel(launch.kernel)
+            if id(launch.kernel) not in verified:
+                verify_kernel(launch.kernel)
             if len(launch.sizes) < launch.kernel.size_count:
                 problem = f"{len(launch.sizes)} sizes for {launch.kernel.size_count} arguments"
             elif len(launch.buffers) != len(launch.kernel.parameters):
@@ -172,7 +175,7 @@ VERIFIERS: dict[str, Callable[[State], None]] = {
     "cluster": _clustered,
     "order": _ordered,
     "lower": _lowered,
-    "tier": _lowered,
+    "tier": lambda state: None if state.later is None else _lowered(state),
     "print": _printed,
     "compile": _compiled,
     "assemble": _assembled,

@@ -25,7 +25,7 @@ from flambeau.ir.plan import BackwardSpec, Execution, PlanSpec
 from flambeau.language import promotion
 from flambeau.language.definition import Overload
 from flambeau.language.schema import ArgumentSpec
-from flambeau.runtime import settings
+from flambeau.runtime import collection, settings
 
 if TYPE_CHECKING:
     from flambeau.compiler.pipeline import Portable
@@ -107,7 +107,8 @@ class _Traced:
         self.tuned = program.tuned
         self.budget = program.budget
         before = warned.count()
-        self.result = program.specify(self.numbers)
+        with collection.paused():
+            self.result = program.specify(self.numbers)
         keeps = not self.result.spec.place and warned.count() == before
         self.name = program.name if keeps else None
         self.saved = False

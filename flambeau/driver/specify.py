@@ -97,7 +97,7 @@ def specify_call(overload: Overload, variant: str, call: Call) -> Specification:
         spec = spec._replace(backward=spec.backward._replace(once=True))
     if options.overlap_when is not None and not options.overlap_when(*trace.arguments):
         spec = spec._replace(copies_overlaps=True)
-    return replace(specification, spec=spec)
+    return specification if spec is specification.spec else replace(specification, spec=spec)
 
 
 def specify_graph(graph: Graph, name: str, call: Call) -> Specification:

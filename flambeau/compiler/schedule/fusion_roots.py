@@ -99,19 +99,21 @@ def analyse(prepared: Prepared) -> Analysis:
 def _with_draws_in_order(nodes: list[Node]) -> list[Node]:
     """The nodes, operands first, so that draws of random numbers stand in program order."""
     draws = [value for value in nodes if record_of(value).kind == "random"]
+    if len(draws) < 2:
+        return nodes
     ordered = sorted(draws, key=lambda draw: int(draw.attribute("sequence")))
     return nodes if draws == ordered else topological([*ordered, *nodes])
 
 
 def _behind_templates(nodes: list[Node]) -> frozenset[Node]:
     """Templates' values and what follows from them element by element."""
-    behind: set[Node] = set()
-    for value in nodes:
-        kind = kind_of(value)
-        spreads = record_of(value).repeats == "dimensions"
-        follows = kind == "pointwise" or kind == "shape" and not spreads
-        if takes_epilogue(value) or follows and not behind.isdisjoint(value.inputs):
-            behind.add(value)
+    behind = {value for value in nodes if takes_epilogue(value)}
+    for value in nodes if behind else ():
+        if not behind.isdisjoint(value.inputs):
+            kind = kind_of(value)
+            spreads = record_of(value).repeats == "dimensions"
+            if kind == "pointwise" or kind == "shape" and not spreads:
+                behind.add(value)
     return frozenset(behind)
 
 

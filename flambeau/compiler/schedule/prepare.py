@@ -207,12 +207,12 @@ class _Rewriting:
             return value
         new = self.new
         inputs = tuple([new[i] for i in value.inputs])
-        kind = record_of(value).kind
-        if is_opaque(value):
+        record = record_of(value)
+        if record.kind in OPAQUE_KINDS:
             return self._routine(value, inputs)
-        if kind == "reduce":
+        if record.kind == "reduce":
             return self._reduction(value, inputs[0])
-        if record_of(value).concatenates and self._is_written(value):
+        if record.concatenates and self._is_written(value):
             return grammar.concatenation(value, inputs)
         if value.op == "permute" and is_opaque(value.inputs[0]):
             turned = self._turned_product(value)
