@@ -248,12 +248,7 @@ def is_collecting() -> bool:
 
 
 def save_later(name: Name, make: Callable[[], StoredPlan | None]) -> None:
-    """Stores a plan when there is time for it, if it is stored where it would be now.
-
-    Args:
-        name: its name.
-        make: makes it; None: it has no form that could be stored.
-    """
+    """Stores a plan when there is time to make it, if it still goes where it would go now."""
     present = _surroundings()
 
     def store() -> None:

@@ -152,11 +152,7 @@ class _Traced:
             self._save_later()
 
     def _save_later(self, portable: Callable[[], Portable] | None = None) -> None:
-        """Stores the Plan when there is time for it.
-
-        Args:
-            portable: makes what others understand of a compiled Plan.
-        """
+        """Stores the Plan, and what `portable` makes of a compiled one, when there is time."""
         if self.name is None or self._used_up():
             return
         self.saved = True
