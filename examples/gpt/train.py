@@ -59,9 +59,9 @@ def checkpoint(out: Path, name: str) -> Path:
     return out / f"checkpoint-{name}.flambeau"
 
 
-def compile_seconds() -> tuple[float, float]:
+def compile_seconds() -> tuple[float, float] | None:
     """Seconds that compiling the step takes with empty caches, and in a new process with
-    warm ones.
+    warm ones; None where nothing can be compiled, as without a C compiler.
     """
     with tempfile.TemporaryDirectory() as cache:
         environment = os.environ | {"FLAMBEAU_CACHE_DIR": cache, "FLAMBEAU_COMPILER": "wait"}
@@ -69,9 +69,11 @@ def compile_seconds() -> tuple[float, float]:
         seconds = []
         for state in ("empty", "filled"):
             print(f"measuring compilation in a new process, caches {state} ...", flush=True)
-            done = subprocess.run(
-                command, env=environment, capture_output=True, text=True, check=True
-            )
+            done = subprocess.run(command, env=environment, capture_output=True, text=True)
+            if done.returncode:
+                reason = done.stderr.strip().splitlines()[-2:]  # the error and its hint
+                print("not measured:", *reason, sep="\n  ", flush=True)
+                return None
             seconds.append(float(done.stdout))
     return seconds[0], seconds[1]
 

@@ -46,6 +46,16 @@ def test_report(tmp_path: Path) -> None:
     assert losses(tmp_path, "eager") == losses(tmp_path)
 
 
+def test_without_a_compiler_it_trains_and_says_what_is_not_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLAMBEAU_CC", "no-such-compiler")
+    monkeypatch.setenv("FLAMBEAU_COMPILER", "background")
+    text = run(tmp_path, "--steps", "2")
+    assert "not measured:" in text and "no C compiler found" in text and "cold" not in text
+    assert "agree to the last bit over 2 steps" in text
+
+
 def test_turns_and_ratio(tmp_path: Path) -> None:
     text = run(tmp_path, "--untimed", "--steps", "25", "--dropout", "0.1", "--save-every", "5")
     assert "of the time of an eager one" in text and "same 32-bit number" in text
