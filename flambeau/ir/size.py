@@ -24,7 +24,6 @@ from flambeau.ir.size_core import (
     from_terms,
     is_non_negative,
     is_positive,
-    least_of,
     lower_bound,
     maximum,
     minimum,
@@ -282,7 +281,7 @@ def only_if(flag: Size, size: Size) -> Size:
     """The size where the flag is set, else 0."""
     if isinstance(flag, int):
         return size if flag else 0
-    return 0 if size == 0 else least_of(size, mul(flag, ENDLESS))
+    return 0 if size == 0 else minimum(size, mul(flag, ENDLESS), proves=False)
 
 
 def choose(flag: Size, if_set: Size, otherwise: Size) -> Size:

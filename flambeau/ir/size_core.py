@@ -170,9 +170,10 @@ def rebuild(kind: Kind, payload: tuple[object, ...]) -> Size:
         return symbol(name, minimum=least, extent=extent)  # type: ignore[arg-type]
     if kind == "sum":
         return from_terms(dict(payload))  # type: ignore[arg-type]
-    builders: dict[str, Callable[..., Size]] = {"floordiv": floordiv, "mod": mod}
-    builders |= {"min": minimum, "max": maximum}
-    return builders[kind](*payload)
+    if kind == "min" or kind == "max":  # new names alone make nothing provable
+        operands: tuple[Size, ...] = payload  # type: ignore[assignment]
+        return _extreme(kind, operands, any(isinstance(x, int) for x in operands))
+    return {"floordiv": floordiv, "mod": mod}[kind](*payload)  # type: ignore[arg-type]
 
 
 def symbol(name: str, *, minimum: int = 0, extent: Size | None = None) -> SizeExpr:
@@ -566,19 +567,14 @@ def _subtract(terms: Polynomial, *parts: Size) -> Size:
 # Minimum and maximum
 
 
-def minimum(*sizes: Size) -> Size:
-    """Return the least of the sizes."""
-    return _extreme("min", sizes)
+def minimum(*sizes: Size, proves: bool = True) -> Size:
+    """Return the least of the sizes; without proofs, which take long, those that never are stay."""
+    return _extreme("min", sizes, proves)
 
 
-def maximum(*sizes: Size) -> Size:
-    """Return the greatest of the sizes."""
-    return _extreme("max", sizes)
-
-
-def least_of(*sizes: Size) -> Size:
-    """Return the minimum without proofs of which is the least: those of polynomials take long."""
-    return _extreme("min", sizes, proves=False)
+def maximum(*sizes: Size, proves: bool = True) -> Size:
+    """Return the greatest of the sizes; see `minimum`."""
+    return _extreme("max", sizes, proves)
 
 
 def _extreme(kind: Literal["min", "max"], sizes: Iterable[Size], proves: bool = True) -> Size:
@@ -597,7 +593,11 @@ def _extreme(kind: Literal["min", "max"], sizes: Iterable[Size], proves: bool = 
 
 def _at_most(kind: Literal["min", "max"], a: Size, b: Size, proves: bool) -> bool:
     """Tell whether `a` makes `b` superfluous."""
-    return a == b or (proves and is_non_negative(sub(b, a) if kind == "min" else sub(a, b)))
+    if a == b:
+        return True
+    if not proves and not (isinstance(a, int) and isinstance(b, int)):
+        return False
+    return is_non_negative(sub(b, a) if kind == "min" else sub(a, b))
 
 
 # --------------------------------------------------------------------------------------------------

@@ -228,7 +228,7 @@ class _Product:
                 continue
             sizes = {"extent": extent, "depth": self.depth, "unit": unit, "padded": int(not panels)}
             call = self._pack_call(source, memory, sizes)
-            packs = minimum(flag, add(packs_it, minimum(spared, one)))
+            packs = minimum(flag, add(packs_it, minimum(spared, one, proves=False)), proves=False)
             call.chunks = mul(self.batches, only_if(packs, units))
             call.work = only_if(flag, floordiv(elements, 4))
             call.spare = mul(only_if(flag, spare), ITEM_SIZE[self.kind])

@@ -149,9 +149,9 @@ def cut(problem: Problem, blocking: Blocking) -> Cut:
     panels = ceildiv(height, problem.block_rows)
     desired = ceildiv(blocking.tiles, maximum(1, mul(column_tiles, problem.batches)))
     row_tiles = maximum(
-        1,
-        ceildiv(panels, blocking.panels),
+        maximum(1, ceildiv(panels, blocking.panels)),
         only_if(minimum(large, several), minimum(panels, desired)),
+        proves=False,
     )
     shared_a = minimum(large, sub(1, few), at_least(width, tile_columns + 1))
     shared_b = minimum(large, several)
