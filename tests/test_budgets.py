@@ -54,7 +54,7 @@ PACKAGE_LINES = {
     "backends": 924,
     "capture": 1476,
     "compat": 221,
-    "compiler": 16705_250,
+    "compiler": 17_200,  # without the baseline tier; 16,705 before plans came with the package
     "core": 1965,
     "cpu": 226,
     "cuda": 248,
