@@ -140,9 +140,10 @@ class _Stages(NamedTuple):
     def program(self, function: Function, args: Sequence[Value], table: Value) -> Function:
         """The program that runs in place of a function of flat arguments."""
         needed = [n for n, x in enumerate(args) if isinstance(x, torch.Tensor) and x.requires_grad]
-        if not needed or not torch.is_grad_enabled():
-            return self._inference(function, args, table)
-        return self._training(function, args, needed, table)
+        with torch.random.fork_rng():  # the recorded runs draw nothing for the program
+            if not needed or not torch.is_grad_enabled():
+                return self._inference(function, args, table)
+            return self._training(function, args, needed, table)
 
     def _inference(self, function: Value, args: Sequence[Value], table: Value) -> Function:
         specs: list[Value] = []

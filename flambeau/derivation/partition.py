@@ -58,18 +58,14 @@ def choose_saved(frontier: Sequence[Node], free: Iterable[Node]) -> list[Node]:
     ]
 
 
-class _Network:
-    """A flow network with an entry and an exit vertex per node; Dinic's algorithm."""
+class FlowNetwork:
+    """A flow network of numbered vertices; Dinic's algorithm."""
 
     SOURCE, SINK = -2, -1
 
-    def __init__(self, free: set[Node]) -> None:
-        self.free = free
-        self.number: dict[Node, int] = {}
-        self.has_source = False
+    def __init__(self) -> None:
         self.heads: dict[int, list[int]] = {self.SOURCE: [], self.SINK: []}
-        self.target: list[int] = []
-        self.capacity: list[int] = []
+        self.target, self.capacity = list[int](), list[int]()
 
     def connect(self, start: int, end: int, capacity: int) -> None:
         """Add an edge and its reverse; the reverse of edge e is e ^ 1."""
@@ -77,26 +73,6 @@ class _Network:
             self.heads.setdefault(a, []).append(len(self.target))
             self.target.append(b)
             self.capacity.append(c)
-
-    def build(self, frontier: Sequence[Node]) -> list[Node]:
-        """Add all nodes that the frontier needs computed; return them operands first."""
-        order: list[Node] = []
-        for node in _needed(frontier, self.free):
-            number = self.number[node] = len(self.number)
-            order.append(node)
-            entry, leave = 2 * number, 2 * number + 1
-            self.connect(entry, leave, saved_bytes(node))
-            if not recomputable(node):
-                self.connect(self.SOURCE, entry, INFINITE)
-                self.has_source = True
-                continue
-            for operand in dict.fromkeys(node.inputs):
-                if operand in self.number:
-                    self.connect(2 * self.number[operand] + 1, entry, INFINITE)
-        for node in dict.fromkeys(frontier):
-            if node in self.number:
-                self.connect(2 * self.number[node] + 1, self.SINK, INFINITE)
-        return order
 
     def saturate(self) -> None:
         """Push the maximum flow."""
@@ -157,6 +133,36 @@ class _Network:
                     reached.add(start)
                     queue.append(start)
         return reached
+
+
+class _Network(FlowNetwork):
+    """One with an entry and an exit vertex per node."""
+
+    has_source = False
+
+    def __init__(self, free: set[Node]) -> None:
+        super().__init__()
+        self.free, self.number = free, dict[Node, int]()
+
+    def build(self, frontier: Sequence[Node]) -> list[Node]:
+        """Add all nodes that the frontier needs computed; return them operands first."""
+        order: list[Node] = []
+        for node in _needed(frontier, self.free):
+            entry = 2 * len(self.number)
+            self.number[node] = entry // 2
+            order.append(node)
+            self.connect(entry, entry + 1, saved_bytes(node))
+            if not recomputable(node):
+                self.connect(self.SOURCE, entry, INFINITE)
+                self.has_source = True
+                continue
+            for operand in dict.fromkeys(node.inputs):
+                if operand in self.number:
+                    self.connect(2 * self.number[operand] + 1, entry, INFINITE)
+        for node in dict.fromkeys(frontier):
+            if node in self.number:
+                self.connect(2 * self.number[node] + 1, self.SINK, INFINITE)
+        return order
 
 
 def _needed(frontier: Sequence[Node], free: set[Node]) -> Iterable[Node]:

@@ -12,6 +12,10 @@ from flambeau._functorch.aot_autograd import (
     aot_module_simplified,
     make_boxed_compiler,
 )
+from flambeau._functorch.partitioners import (
+    default_partition,
+    min_cut_rematerialization_partition,
+)
 from flambeau.nn import functional
 
 X = torch.arange(12.0).reshape(3, 4) / 7 - 0.8
@@ -109,3 +113,49 @@ def test_what_is_refused():
         aot_function(lambda x, y: x * y.add_(1), Kept())(x, X.clone())
     with pytest.raises(NotImplementedError, match="numbers"):
         aot_function(dense, Kept(), dynamic=True)
+
+
+def saved(compiler):
+    """Bytes that the backward of a graph gets beside gradients."""
+    inputs = [n for n in compiler.modules[-1].graph.nodes if n.op == "placeholder"]
+    values = [n.meta["val"] for n in inputs if not n.name.startswith("tangents")]
+    return sum(x.numel() * x.element_size() for x in values)
+
+
+PROGRAMS = {
+    "products": lambda x, w: functional.gelu((x @ w).sin().cos() * 2).sigmoid(),
+    "pointwise": lambda x, w: w.sin().cos().exp().tanh(),
+    "softmax": lambda x, w: functional.softmax(x @ w, -1).exp(),
+    "norm": lambda x, w: functional.layer_norm(x @ w, (16,)).tanh(),
+    "dropout": lambda x, w: functional.dropout(w.sin(), 0.5).cos(),
+    "indices": lambda x, w: (x @ w).max(0).values * w[0],
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_partitions_agree_and_a_minimum_cut_saves_less(name):
+    function, x = PROGRAMS[name], torch.arange(256.0).reshape(16, 16) / 99 - 1
+    gradients, sizes = [], []
+    for partition in (None, default_partition, min_cut_rematerialization_partition):
+        w = (x * 0.7).requires_grad_()
+        compiler = Kept()
+        run = aot_function(function, compiler, partition_fn=partition) if partition else function
+        torch.manual_seed(3)
+        run(x, w).sum().backward()
+        gradients.append(w.grad)
+        if partition:
+            sizes.append(saved(compiler))
+    assert torch.equal(gradients[1], gradients[2])
+    assert torch.allclose(gradients[0], gradients[1], rtol=1e-5, atol=1e-6)
+    assert sizes[1] <= sizes[0]
+    if name in ("products", "pointwise"):
+        assert sizes[1] <= sizes[0] / 2
+
+
+def test_recording_draws_nothing():
+    w = X.clone().requires_grad_()
+    function = aot_function(lambda w: functional.dropout(w, 0.5), Kept())
+    torch.manual_seed(1)
+    first, second = function(w), torch.rand(3)
+    torch.manual_seed(1)
+    assert torch.equal(function(w), first) and torch.equal(torch.rand(3), second)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import getitem
 
+import flambeau as torch
+from flambeau.derivation.partition import INFINITE, TENSOR_OVERHEAD, FlowNetwork
 from flambeau.fx import Graph, GraphModule
+from flambeau.fx._function_names import draws_random_numbers
 from flambeau.fx.experimental._operator_trace import Value
 from flambeau.fx.node import Node
 from flambeau.ir.failure import failure
+from flambeau.ops import aten
 
-__all__ = ["default_partition"]
+__all__ = ["default_partition", "min_cut_rematerialization_partition"]
 
 BACKWARD = "is_backward"  # of `node.meta["partitioner_tag"]`: it ran after the results were there
 
@@ -33,20 +38,134 @@ def default_partition(
         a module of the primals that gives results and saved values, and one of the saved values
         and tangents that gives gradients.
     """
-    graph = joint_module.graph
-    graph.eliminate_dead_code()
-    outputs = list(_output(graph).args[0])
-    results, gradients = outputs[:num_fwd_outputs], outputs[num_fwd_outputs:]
-    inputs = [node for node in graph.nodes if node.op == "placeholder"]
-    tangents = [node for node in inputs if _is_tangent(node)]
-    early = [node for node in graph.nodes if _is_early(node)]
-    members = set(early)
-    late = [node for node in graph.nodes if node.op != "output" and node not in members]
-    saved = _saved(early, set(late), gradients)
-    primals = [node for node in inputs if node not in tangents]
-    forward = _extracted(joint_module, primals, [*results, *saved], early)
-    backward = _extracted(joint_module, [*saved, *tangents], gradients, late)
-    return forward, backward
+    joint = _Joint(joint_module, num_fwd_outputs)
+    return joint.split(joint.read, ())
+
+
+def min_cut_rematerialization_partition(
+    joint_module: GraphModule,
+    _joint_inputs: Value,
+    compiler: str = "inductor",
+    *,
+    num_fwd_outputs: int,
+    static_lifetime_input_indices: Value = None,
+) -> tuple[GraphModule, GraphModule]:
+    """Splits so that the fewest bytes are saved: cheap operators run again in the backward.
+
+    Pointwise operators, views, casts and constants are cheap; reductions, products, random draws
+    and what writes are run once. The saved values are a minimum cut between what is run once, or
+    is an input, and what the gradients read; of two cuts of equal size the one nearer to the
+    gradients.
+
+    Args:
+        joint_module, num_fwd_outputs: see `default_partition`.
+        compiler: in PyTorch, whose fusions are assumed; without effect.
+        static_lifetime_input_indices: as in PyTorch, without effect.
+
+    Returns:
+        as `default_partition`.
+    """
+    joint = _Joint(joint_module, num_fwd_outputs)
+    saved = _cheapest(joint)
+    return joint.split(saved, _again(joint, set(saved)))
+
+
+class _Joint:
+    """A joint graph and its sides.
+
+    Attributes:
+        results, gradients: its outputs.
+        primals, tangents: its inputs.
+        early, late: nodes of the forward and of the backward, in order.
+        read: nodes of the forward that the backward reads.
+    """
+
+    def __init__(self, module: GraphModule, count: int) -> None:
+        self.module, graph = module, module.graph
+        graph.eliminate_dead_code()
+        outputs = list(_output(graph).args[0])
+        self.results, self.gradients = outputs[:count], outputs[count:]
+        inputs = [node for node in graph.nodes if node.op == "placeholder"]
+        self.tangents = [node for node in inputs if _is_tangent(node)]
+        self.primals = [node for node in inputs if not _is_tangent(node)]
+        self.early = [node for node in graph.nodes if _is_early(node)]
+        members = set(self.early)
+        self.late = [n for n in graph.nodes if n.op != "output" and n not in members]
+        late = set(self.late) | {n for n in self.gradients if isinstance(n, Node)}
+        self.read = [
+            node
+            for node in self.early
+            if node.op != "get_attr" and (node in late or not late.isdisjoint(node.users))
+        ]
+
+    def split(
+        self, saved: Sequence[Node], again: Sequence[Node]
+    ) -> tuple[GraphModule, GraphModule]:
+        """The two modules, of which the second runs `again` before its own nodes."""
+        forward = _extracted(self.module, self.primals, [*self.results, *saved], self.early)
+        inputs = [*saved, *self.tangents]
+        backward = _extracted(self.module, inputs, self.gradients, [*again, *self.late])
+        return forward, backward
+
+
+_SAME_DATA = frozenset({"alias", "detach"})  # views that are no public operators
+
+
+def _runs_again(node: Node) -> bool:
+    """Whether the backward may run a node of the forward again."""
+    if node.op != "call_function":
+        return False
+    if node.target is getitem:
+        return _runs_again(node.args[0])
+    packet = getattr(node.target, "overloadpacket", None)
+    if packet is None or packet.__name__.endswith("_") or draws_random_numbers(node.target):
+        return False
+    definition = aten.definition_of(packet._function)
+    if definition is None:
+        return packet.__name__ in _SAME_DATA
+    options = definition.overloads[0].options
+    return bool(options.is_pointwise or options.view)
+
+
+def _cheapest(joint: _Joint) -> list[Node]:
+    """The values to save: a minimum cut by bytes."""
+    network, number = FlowNetwork(), dict[Node, int]()
+    for node in joint.early:
+        if node.op == "get_attr":
+            continue
+        entry = number[node] = 2 * len(number)
+        network.connect(entry, entry + 1, _bytes(node))
+        if not _runs_again(node):
+            network.connect(network.SOURCE, entry, INFINITE)
+            continue
+        for operand in node.all_input_nodes:
+            if operand in number:
+                network.connect(number[operand] + 1, entry, INFINITE)
+    for node in joint.read:
+        network.connect(number[node] + 1, network.SINK, INFINITE)
+    network.saturate()
+    side = network.sink_side()
+    return [n for n, entry in number.items() if entry not in side and entry + 1 in side]
+
+
+def _again(joint: _Joint, saved: set[Node]) -> list[Node]:
+    """Nodes of the forward that the backward runs, in order."""
+    needed: set[Node] = set()
+    stack = [node for node in joint.read if node not in saved]
+    while stack:
+        node = stack.pop()
+        if node not in needed and node.op == "call_function":
+            needed.add(node)
+            stack += [x for x in node.all_input_nodes if x not in saved]
+    return [node for node in joint.early if node in needed]
+
+
+def _bytes(node: Node) -> int:
+    """The size of a node's value; several values are not saved as one."""
+    value = node.meta.get("val")
+    if isinstance(value, torch.Tensor):
+        return int(value.numel() * value.element_size()) + TENSOR_OVERHEAD
+    return INFINITE if isinstance(value, (tuple, list)) else 1
 
 
 def _output(graph: Graph) -> Node:
@@ -61,16 +180,6 @@ def _is_early(node: Node) -> bool:
     """Whether a node belongs to the forward."""
     tag = node.meta.get("partitioner_tag")
     return node.op != "output" and not _is_tangent(node) and tag != BACKWARD
-
-
-def _saved(early: Sequence[Node], late: set[Node], gradients: Sequence[Value]) -> list[Node]:
-    """Values of the forward that the backward reads; constants are read again."""
-    results = {node for node in gradients if isinstance(node, Node)}
-    return [
-        node
-        for node in early
-        if node.op != "get_attr" and (node in results or any(user in late for user in node.users))
-    ]
 
 
 def _extracted(
