@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from flambeau.ir.environment import hint
 from flambeau.ir.node import ITEM_SIZE, Node, topological
@@ -20,6 +21,7 @@ from flambeau.prims.record import record_of
 RECOMPUTABLE = frozenset({"create", "pointwise", "shape", "index", "annotation"})
 TENSOR_OVERHEAD = 64  # bytes: one more saved tensor is worth avoiding among equals
 INFINITE = 1 << 62
+T = TypeVar("T")
 
 
 def recomputable(node: Node) -> bool:
@@ -45,21 +47,23 @@ def choose_saved(frontier: Sequence[Node], free: Iterable[Node]) -> list[Node]:
         free: inputs and visible outputs that backward has anyway. They are not returned, and what
             they depend on is not looked at.
     """
-    network = _Network(set(free))
-    order = network.build(frontier)
-    if not network.has_source:
-        return []
-    network.saturate()
-    side = network.sink_side()
-    return [
-        node
-        for node in order
-        if network.number[node] * 2 not in side and network.number[node] * 2 + 1 in side
-    ]
+    network, entries = FlowNetwork(), dict[Node, int]()
+    for node in _needed(frontier, set(free)):
+        entry = network.enter(entries, node, saved_bytes(node))
+        if not recomputable(node):
+            network.connect(network.SOURCE, entry, INFINITE)
+            continue
+        for operand in dict.fromkeys(node.inputs):
+            if operand in entries:
+                network.connect(entries[operand] + 1, entry, INFINITE)
+    for node in dict.fromkeys(frontier):
+        if node in entries:
+            network.connect(entries[node] + 1, network.SINK, INFINITE)
+    return network.minimum_cut(entries)
 
 
 class FlowNetwork:
-    """A flow network of numbered vertices; Dinic's algorithm."""
+    """A flow network with an entry and an exit vertex per node; Dinic's algorithm."""
 
     SOURCE, SINK = -2, -1
 
@@ -73,6 +77,18 @@ class FlowNetwork:
             self.heads.setdefault(a, []).append(len(self.target))
             self.target.append(b)
             self.capacity.append(c)
+
+    def enter(self, entries: dict[T, int], node: T, size: int) -> int:
+        """Add a node that holds so many bytes; return its entry, before the exit."""
+        entry = entries[node] = 2 * len(entries)
+        self.connect(entry, entry + 1, size)
+        return entry
+
+    def minimum_cut(self, entries: dict[T, int]) -> list[T]:
+        """Return the nodes between source and sink of fewest bytes, the nearest to the sink."""
+        self.saturate()
+        side = self.sink_side()
+        return [n for n, entry in entries.items() if entry not in side and entry + 1 in side]
 
     def saturate(self) -> None:
         """Push the maximum flow."""
@@ -133,36 +149,6 @@ class FlowNetwork:
                     reached.add(start)
                     queue.append(start)
         return reached
-
-
-class _Network(FlowNetwork):
-    """One with an entry and an exit vertex per node."""
-
-    has_source = False
-
-    def __init__(self, free: set[Node]) -> None:
-        super().__init__()
-        self.free, self.number = free, dict[Node, int]()
-
-    def build(self, frontier: Sequence[Node]) -> list[Node]:
-        """Add all nodes that the frontier needs computed; return them operands first."""
-        order: list[Node] = []
-        for node in _needed(frontier, self.free):
-            entry = 2 * len(self.number)
-            self.number[node] = entry // 2
-            order.append(node)
-            self.connect(entry, entry + 1, saved_bytes(node))
-            if not recomputable(node):
-                self.connect(self.SOURCE, entry, INFINITE)
-                self.has_source = True
-                continue
-            for operand in dict.fromkeys(node.inputs):
-                if operand in self.number:
-                    self.connect(2 * self.number[operand] + 1, entry, INFINITE)
-        for node in dict.fromkeys(frontier):
-            if node in self.number:
-                self.connect(2 * self.number[node] + 1, self.SINK, INFINITE)
-        return order
 
 
 def _needed(frontier: Sequence[Node], free: set[Node]) -> Iterable[Node]:

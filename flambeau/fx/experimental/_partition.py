@@ -53,9 +53,8 @@ def min_cut_rematerialization_partition(
     """Splits so that the fewest bytes are saved: cheap operators run again in the backward.
 
     Pointwise operators, views, casts and constants are cheap; reductions, products, random draws
-    and what writes are run once. The saved values are a minimum cut between what is run once, or
-    is an input, and what the gradients read; of two cuts of equal size the one nearer to the
-    gradients.
+    and what writes are run once. The saved values are those of fewest bytes between what is run
+    once, or is an input, and what the gradients read; of equal ones the nearest to the gradients.
 
     Args:
         joint_module, num_fwd_outputs: see `default_partition`.
@@ -128,24 +127,21 @@ def _runs_again(node: Node) -> bool:
 
 
 def _cheapest(joint: _Joint) -> list[Node]:
-    """The values to save: a minimum cut by bytes."""
-    network, number = FlowNetwork(), dict[Node, int]()
+    """The values to save, by bytes."""
+    network, entries = FlowNetwork(), dict[Node, int]()
     for node in joint.early:
         if node.op == "get_attr":
             continue
-        entry = number[node] = 2 * len(number)
-        network.connect(entry, entry + 1, _bytes(node))
+        entry = network.enter(entries, node, _bytes(node))
         if not _runs_again(node):
             network.connect(network.SOURCE, entry, INFINITE)
             continue
         for operand in node.all_input_nodes:
-            if operand in number:
-                network.connect(number[operand] + 1, entry, INFINITE)
+            if operand in entries:
+                network.connect(entries[operand] + 1, entry, INFINITE)
     for node in joint.read:
-        network.connect(number[node] + 1, network.SINK, INFINITE)
-    network.saturate()
-    side = network.sink_side()
-    return [n for n, entry in number.items() if entry not in side and entry + 1 in side]
+        network.connect(entries[node] + 1, network.SINK, INFINITE)
+    return network.minimum_cut(entries)
 
 
 def _again(joint: _Joint, saved: set[Node]) -> list[Node]:
