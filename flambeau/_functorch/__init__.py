@@ -3,5 +3,5 @@
 from flambeau.runtime import missing as _missing
 
 __getattr__ = _missing.getter(
-    __name__, {}, ("aot_autograd", "config", "make_functional", "partitioners", "vmap")
+    __name__, {}, ("aot_autograd", "compilers", "config", "make_functional", "partitioners", "vmap")
 )

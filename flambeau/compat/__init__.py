@@ -29,7 +29,10 @@ PATH = str(Path(__file__).parent / "path")
 """A directory whose package `torch` installs the alias: for `sys.path` and PYTHONPATH."""
 
 _OWN, _ALIAS = "flambeau", "torch"
-_BESIDE = {"functorch": "flambeau._functorch.former"}  # packages that come with PyTorch
+_BESIDE = {  # packages that come with PyTorch
+    "functorch": "flambeau._functorch.former",
+    "functorch.compile": "flambeau._functorch.former.compile",
+}
 
 
 def _alias_of(name: str) -> str:

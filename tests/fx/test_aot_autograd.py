@@ -6,6 +6,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
+from flambeau._dynamo.backends.common import aot_autograd
 from flambeau._functorch.aot_autograd import (
     aot_function,
     aot_module,
@@ -16,6 +17,7 @@ from flambeau._functorch.partitioners import (
     default_partition,
     min_cut_rematerialization_partition,
 )
+from flambeau.fx.experimental.proxy_tensor import make_fx
 from flambeau.nn import functional
 
 X = torch.arange(12.0).reshape(3, 4) / 7 - 0.8
@@ -159,3 +161,53 @@ def test_recording_draws_nothing():
     first, second = function(w), torch.rand(3)
     torch.manual_seed(1)
     assert torch.equal(function(w), first) and torch.equal(torch.rand(3), second)
+
+
+# ------------------------------------------------------------------------------- backends
+
+
+@pytest.mark.parametrize("name", ["aot_eager_decomp_partition", "own"])
+def test_as_a_backend_of_compile(name):
+    compiler = Kept()
+    backend = aot_autograd(fw_compiler=compiler) if name == "own" else name
+    model = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 2))
+    compiled = torch.compile(model, backend=backend)
+    expected = torch.autograd.grad(model(X).square().sum(), list(model.parameters()))
+    for _ in range(2):
+        model.zero_grad()
+        compiled(X).square().sum().backward()
+        pairs = zip(model.parameters(), expected, strict=True)
+        assert all(torch.allclose(p.grad, g, rtol=1e-5, atol=1e-6) for p, g in pairs)
+    if name == "own":
+        assert len(compiler.modules) == 2
+
+
+def test_a_function_with_a_branch_has_two_graphs():
+    def branch(x):
+        y = x.sin()
+        return y + 1 if y.sum() > 0 else y - 1
+
+    compiler = Kept()
+    compiled = torch.compile(branch, backend=aot_autograd(fw_compiler=compiler))
+    assert torch.equal(compiled(X), branch(X))
+    assert compiler.names() == [["sin", "sum_1", "gt"], ["sub"]]
+
+
+def test_names_of_backends():
+    names = torch._dynamo.list_backends(None)
+    assert "aot_eager_decomp_partition" in names
+    assert "aot_eager_decomp_partition" not in torch._dynamo.list_backends()
+    backend = torch._dynamo.lookup_backend("aot_eager_decomp_partition")
+    module = make_fx(torch.sin)(X)
+    assert torch.equal(backend(module, [X])(X), X.sin())
+    with pytest.raises(AssertionError, match="fw_compiler"):
+        aot_autograd()
+
+
+def test_compilers_that_show(capsys):
+    from flambeau._functorch.former.compile import nop, print_compile
+
+    x = X.clone().requires_grad_()
+    aot_function(torch.sin, print_compile, nop)(x).sum().backward()
+    assert "torch.ops.aten.sin.default(primals_1)" in capsys.readouterr().out
+    assert torch.equal(x.grad, X.cos())

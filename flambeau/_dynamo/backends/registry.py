@@ -6,10 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau._dynamo.exc import InvalidBackend
+from flambeau.ir.lock import importing
 
 __all__ = ["list_backends", "lookup_backend", "register_backend"]
 
-_BUILT_IN = {"inductor": (), "eager": ("debug",), "aot_eager": ("debug",)}
+_BUILT_IN = {
+    "inductor": (), "eager": ("debug",), "aot_eager": ("debug",),
+    "aot_eager_decomp_partition": ("debug",),
+}  # fmt: skip
 _registered: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {}
 
 
@@ -32,13 +36,19 @@ def register_backend(
 
 
 def registered(name: str) -> Callable[..., Any] | None:
-    """The function that is registered under a name; of "eager", one that returns the graph.
+    """The function that is registered under a name; of "eager", one that returns the graph; of what
+    splits graphs into forward and backward, that.
 
     Args:
         name: of a backend.
     """
     if name in _registered:
         return _registered[name][0]
+    if name == "aot_eager_decomp_partition":
+        with importing:
+            from flambeau._dynamo.backends.debugging import aot_eager_decomp_partition
+
+        return aot_eager_decomp_partition
     return _uncompiled if name == "eager" else None
 
 
@@ -72,8 +82,9 @@ def lookup_backend(compiler_fn: Any) -> Any:
     """
     if not isinstance(compiler_fn, str):
         return compiler_fn
-    if compiler_fn in _registered:
-        return _registered[compiler_fn][0]
+    function = None if compiler_fn == "eager" else registered(compiler_fn)
+    if function is not None:
+        return function
     if compiler_fn not in _BUILT_IN:
         raise InvalidBackend(name=compiler_fn)
     return _compiling(compiler_fn)
