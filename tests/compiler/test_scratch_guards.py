@@ -31,6 +31,7 @@ from flambeau.runtime import settings
 GAP = 64  # elements between two scratch arrays
 ZONE = 4096  # bytes around a buffer
 PATTERNS = (0xA5, 0xFF)  # small numbers; not a number
+UNIT = 12  # cases whose kernels are compiled together
 OTHER_TARGETS_SHARE = 8  # of the cases, for targets that this machine does not prefer
 SANITIZED = "asan" in os.environ.get("LD_PRELOAD", "")
 
@@ -73,14 +74,20 @@ class Memory:
 
 
 @functools.cache
-def compiled(text, target):
-    """The C function of a kernel's text, loaded."""
-    found = toolchain.find()
+def compiled(cases, target):
+    """The C functions of all kernels of some cases, by text: reading what a unit includes takes the
+    compiler longer than a kernel."""
+    launches = [launch for case in cases for launch in schedule(case.graph()).launches]
+    kernels = [x.kernel for x in launches if x.kernel is not None and evaluate(x.chunks, {})]
+    texts = dict.fromkeys(print_kernel(kernel, target) for kernel in kernels)
+    named = [(f"kernel{number}", text) for number, text in enumerate(texts)]
+    compiler = toolchain.find()
     if SANITIZED:
-        found = found._replace(command=(*found.command, "-fsanitize=address"))
-    path = f"{_folder()}/{abs(hash((text, target.name)))}.so"
-    found.compile(render([("kernel", text)], target), target, path)
-    return ctypes.CDLL(path).kernel
+        compiler = compiler._replace(command=(*compiler.command, "-fsanitize=address"))
+    path = f"{_folder()}/{abs(hash((cases, target.name)))}.so"
+    compiler.compile(render(named, target), target, path)
+    library = ctypes.CDLL(path)
+    return {text: getattr(library, name) for name, text in named}
 
 
 @functools.cache
@@ -120,10 +127,11 @@ def guard_scratch(memory, launch, target):
         memory.guard(last - GAP * ITEM_SIZE[array.dtype], last)
 
 
-def run_launch(launch, buffers, pattern, target):
+def run_launch(launch, buffers, pattern, functions):
     if evaluate(launch.chunks, {}) == 0:
         return
-    function = compiled(print_kernel(launch.kernel, target), target)
+    target = targets.current()
+    function = functions[print_kernel(launch.kernel, target)]
     offsets = [evaluate(offset, {}) for offset in launch.offsets]
     operands = {number: buffers[number] for number in launch.buffers if number in buffers}
     pointers = [
@@ -153,7 +161,7 @@ def run_launch(launch, buffers, pattern, target):
             memory.check(f"buffer {number} of {launch.name}, chunk {chunk}")
 
 
-def run(graph, inputs, pattern, target):
+def run(graph, inputs, pattern, functions):
     """The results of a graph as bytes."""
     made = schedule(graph)
     outputs = [ITEM_SIZE[o.node.dtype] * evaluate(prod(o.node.shape), {}) for o in graph.outputs]
@@ -173,7 +181,7 @@ def run(graph, inputs, pattern, target):
                 continue
             nbytes = evaluate(launch.spare, {})
             buffers[launch.buffers[launch.packing[1]]] = Memory(nbytes, pattern)
-        run_launch(launch, buffers, pattern, target)
+        run_launch(launch, buffers, pattern, functions)
     results = {b.where: buffers[i] for i, b in enumerate(made.buffers) if b.kind == "output"}
     return [results[i].content.tobytes() for i in range(len(outputs))]
 
@@ -403,15 +411,18 @@ CASES = {
 }
 
 
-def check(case):
+def check(case, compiled_with):
     graph, inputs = case.graph(), case.inputs()
-    first, second = (run(graph, inputs, pattern, targets.current()) for pattern in PATTERNS)
+    functions = compiled(compiled_with, targets.current())
+    first, second = (run(graph, inputs, pattern, functions) for pattern in PATTERNS)
     assert first == second
 
 
 @pytest.mark.parametrize("case", [c for cases in CASES.values() for c in cases], ids=str)
 def test_guard_zones(case):
-    check(case)
+    [cases] = [cases for cases in CASES.values() if case in cases]
+    first = cases.index(case) // UNIT * UNIT
+    check(case, tuple(cases[first : first + UNIT]))
 
 
 OTHERS = [
@@ -428,8 +439,9 @@ OTHERS = [
 def test_other_targets(family, name):
     """Some cases, with the tiles of other targets that this machine runs."""
     with settings.override(TARGET=name):
-        for case in CASES[family][::OTHER_TARGETS_SHARE]:
-            check(case)
+        cases = tuple(CASES[family][::OTHER_TARGETS_SHARE])
+        for case in cases:
+            check(case, cases)
 
 
 def test_every_template_has_cases():

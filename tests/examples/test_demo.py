@@ -51,6 +51,7 @@ def test_without_a_compiler_it_trains_and_says_what_is_not_measured(
 ) -> None:
     monkeypatch.setenv("FLAMBEAU_CC", "no-such-compiler")
     monkeypatch.setenv("FLAMBEAU_COMPILER", "background")
+    monkeypatch.setenv("FLAMBEAU_TIER", "compiled")
     text = run(tmp_path, "--steps", "2")
     assert "not measured:" in text and "no C compiler found" in text and "cold" not in text
     assert "agree to the last bit over 2 steps" in text
