@@ -84,7 +84,7 @@ def test(arguments: list[str]) -> int:
         return execute(DEVELOPMENT, "-m", "pytest", "-q", *QUICK, *side_by_side(), *more)
     if arguments:
         return execute(DEVELOPMENT, "-m", "pytest", "-q", *arguments)
-    say("the whole suite: up to 18 minutes on 2 cores; ./go test --quick takes less than 2")
+    say("the whole suite: some 10 minutes on 2 cores; ./go test --quick takes less than 2")
     parts = []
     for part, what in (("baseline", "without the C compiler"), ("compiled", "code generator")):
         say(f"tests, {what}")
