@@ -6,6 +6,7 @@ half types round and always stay. Constants are never -0.0.
 
 from __future__ import annotations
 
+from flambeau.ir.dtypes import CATEGORY
 from flambeau.ir.node import Node, attributes, node
 
 Number = bool | int | float | complex
@@ -19,7 +20,9 @@ def constant_of(value: Node) -> Number | None:
 
 
 def full_like(number: Number, like: Node) -> Node:
-    """A constant of a node's dtype and shape."""
+    """A constant of a node's dtype and shape. Python takes 0, 0.0 and False for equal: a node with
+    the one would be found for the others, and a graph's text would depend on which came first."""
+    number = (bool, int, float, complex)[CATEGORY[like.dtype]](number)
     packed = attributes(value=number, shape=like.shape, dtype=like.dtype)
     return node("full", (), packed, like.dtype, like.shape)
 
