@@ -20,12 +20,8 @@ from flambeau.ir.failure import failure
 from flambeau.utils import _pytree as pytree
 
 __all__ = [
-    "aot_function",
-    "aot_module",
-    "aot_module_simplified",
-    "make_boxed_compiler",
-    "make_boxed_func",
-]
+    "aot_function", "aot_module", "aot_module_simplified", "make_boxed_compiler", "make_boxed_func",
+]  # fmt: skip
 
 Compiler = Callable[[GraphModule, list[Value]], Function]
 
@@ -82,7 +78,7 @@ def aot_function(
     """The function, run by what the compilers make of the graphs of its forward and backward.
 
     The graphs are made at the first call, of operators (`torch.ops.aten`), and hold for arguments
-    of its sizes that take the same branches.
+    of its sizes that take the same branches; others are made where other arguments need gradients.
 
     Args:
         fn: takes and gives tensors, in any containers; it writes none of its arguments.
@@ -111,20 +107,21 @@ def aot_function(
     if dynamic:
         problem = "sizes are numbers in graphs of operators"
         raise failure(NotImplementedError, "aot_function", problem, "torch.compile(dynamic=True)")
-    programs: list[Function] = []
+    programs: dict[tuple[int, ...], Function] = {}
 
     @functools.wraps(fn)
     def compiled(*args: Value, **kwargs: Value) -> Value:
         leaves, spec = pytree.tree_flatten((args, kwargs))
-        if not programs:
+        needed = _needed(leaves)
+        if needed not in programs:
 
             def flat(*values: Value) -> Value:
                 positional, named = pytree.tree_unflatten(list(values), spec)
                 return fn(*positional, **named)
 
             stages = _Stages(fw_compiler, bw_compiler, inference_compiler, partition_fn)
-            programs.append(stages.program(flat, leaves, decompositions))
-        return programs[0](*leaves)
+            programs[needed] = stages.program(flat, leaves, decompositions)
+        return programs[needed](*leaves)
 
     return compiled
 
@@ -139,9 +136,9 @@ class _Stages(NamedTuple):
 
     def program(self, function: Function, args: Sequence[Value], table: Value) -> Function:
         """The program that runs in place of a function of flat arguments."""
-        needed = [n for n, x in enumerate(args) if isinstance(x, torch.Tensor) and x.requires_grad]
+        needed = _needed(args)
         with torch.random.fork_rng():  # the recorded runs draw nothing for the program
-            if not needed or not torch.is_grad_enabled():
+            if not needed:
                 return self._inference(function, args, table)
             return self._training(function, args, needed, table)
 
@@ -168,6 +165,14 @@ class _Stages(NamedTuple):
         run = _caller(self.forward(forward, list(args)))
         run_backward = _later(self.backward or self.forward, backward)
         return _joined(joint, run, run_backward)
+
+
+def _needed(args: Sequence[Value]) -> tuple[int, ...]:
+    """The arguments that need a gradient, by number."""
+    if not torch.is_grad_enabled():
+        return ()
+    tensors = [(n, x) for n, x in enumerate(args) if isinstance(x, torch.Tensor)]
+    return tuple([n for n, x in tensors if x.requires_grad])
 
 
 def _later(compiler: Compiler, module: GraphModule) -> Callable[[Sequence[Value]], Value]:
@@ -255,13 +260,8 @@ def _joined(joint: _Joint, run: Value, run_backward: Value) -> Function:
             results, saved = values[: joint.number], values[joint.number :]
             ctx.plain = [None if isinstance(x, torch.Tensor) else x for x in saved]
             ctx.save_for_backward(*[x for x in saved if isinstance(x, torch.Tensor)])
-            ctx.mark_non_differentiable(
-                *[
-                    x
-                    for n, x in enumerate(results)
-                    if isinstance(x, torch.Tensor) and n not in differentiable
-                ]
-            )
+            tensors = [(n, x) for n, x in enumerate(results) if isinstance(x, torch.Tensor)]
+            ctx.mark_non_differentiable(*[x for n, x in tensors if n not in differentiable])
             return tuple(results)
 
         @staticmethod
@@ -293,13 +293,12 @@ class _AotModule(torch.nn.Module):
 
     def forward(self, *args: Value, **kwargs: Value) -> Value:
         """Runs the compiled module."""
-        named = {**dict(self.named_members()), **kwargs.pop("_named", {})}
-        return self._compiled(named, args, kwargs)
+        return self._compiled(_members(self.orig_module), args, kwargs)
 
-    def named_members(self) -> Value:
-        """Parameters and buffers of the module, by name."""
-        yield from self.orig_module.named_parameters()
-        yield from self.orig_module.named_buffers()
+
+def _members(module: torch.nn.Module) -> dict[str, Value]:
+    """Parameters and buffers of a module, by name."""
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
 def aot_module(
@@ -337,7 +336,7 @@ def aot_module_simplified(
         inference_compiler: see `aot_function`.
         options: further ones of PyTorch, without effect.
     """
-    members = {**dict(mod.named_parameters()), **dict(mod.named_buffers())}
+    members = _members(mod)
     names, values = list(members), list(members.values())
 
     def flat(*flat_args: Value) -> Value:

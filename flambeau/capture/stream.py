@@ -28,7 +28,6 @@ from flambeau.ir.size import Size, SizeExpr, estimate, mul, prod, substitute, sy
 from flambeau.ir.size_program import Condition, Truth, eq
 from flambeau.language.layout import contiguous_strides
 from flambeau.prims.record import record_of
-from flambeau.runtime import collection
 
 if TYPE_CHECKING:
     from flambeau.driver.specify import Specification
@@ -409,8 +408,7 @@ def compile_stream(recorded: RecordedStream) -> Any:
             return StreamTrace(inputs, records, history, first).run(), None
 
         inputs = with_state(externals, live)
-        with collection.paused():
-            trace, _ = traced_until_settled(once)
+        trace, _ = traced_until_settled(once)
         with importing:
             from flambeau.driver.specify import specification  # not needed for known streams
 

@@ -23,11 +23,14 @@ def parse_size(text: str, symbols: Mapping[str, Size] | None = None) -> Size:
     Raises:
         ValueError: if the text is anything else.
     """
+    return _size_of(_tree(text, "an expression"), symbols or {})
+
+
+def _tree(text: str, title: str) -> ast.expr:
     try:
-        tree = ast.parse(text, mode="eval").body
+        return ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError) as error:
-        raise ValueError(f"[size] not an expression: {text!r}") from error
-    return _size_of(tree, symbols or {})
+        raise ValueError(f"[size] not {title}: {text!r}") from error
 
 
 _BINARY: dict[type[ast.operator], Callable[[Size, Size], Size]] = {
@@ -62,11 +65,7 @@ def parse_condition(text: str, symbols: Mapping[str, Size] | None = None) -> Tru
     Raises:
         ValueError: if the text is anything else.
     """
-    try:
-        tree = ast.parse(text, mode="eval").body
-    except (SyntaxError, ValueError) as error:
-        raise ValueError(f"[size] not a condition: {text!r}") from error
-    return _condition_of(tree, symbols or {})
+    return _condition_of(_tree(text, "a condition"), symbols or {})
 
 
 def _condition_of(tree: ast.expr, symbols: Mapping[str, Size]) -> Truth:

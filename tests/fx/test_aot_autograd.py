@@ -87,6 +87,19 @@ def test_without_gradients():
     assert not training.modules and inference.names() == [["t", "mm", "relu", "sum_1"]]
 
 
+def test_gradients_that_a_later_call_needs():
+    compiler = Kept()
+    function = aot_function(dense, compiler)
+    function(X, X)
+    for x, w in ((X, (X * 2).requires_grad_()), (X.clone().requires_grad_(), X * 2)):
+        (leaf,) = [each for each in (x, w) if each.requires_grad]
+        expected = torch.autograd.grad(dense(x, w), leaf)
+        assert torch.equal(torch.autograd.grad(function(x, w), leaf)[0], expected[0])
+    with torch.no_grad():
+        assert not function(X, X.clone().requires_grad_()).requires_grad
+    assert len(compiler.modules) == 5
+
+
 def test_a_module_and_its_parameters():
     model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 2)).eval()
     expected = torch.autograd.grad(model(X).sum(), list(model.parameters()))

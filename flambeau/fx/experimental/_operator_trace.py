@@ -1,7 +1,7 @@
 """The dispatch mode behind `make_fx`: operators become nodes of a graph as they run.
 
 A function runs on real tensors, below gradients. Each tensor that the mode has seen has a
-node; what an operator reads and gives is looked up by that. Nothing of the function's Python is
+node, by which arguments of operators are looked up. Nothing of the function's Python is
 recorded, so that a graph holds for inputs that take the same branches.
 """
 
@@ -192,9 +192,8 @@ class OperatorMode(TorchDispatchMode):
             return self._lifted(args[0])
         operands = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
         entries = {id(x): self.tracking.find(x) for x in operands}
-        proxies, named = pytree.tree_map(
-            lambda x: self._argument(entries.get(id(x)), x), (args, kwargs)
-        )
+        nodes = {key: entry.proxy for key, entry in entries.items() if entry is not None}
+        proxies, named = pytree.tree_map(lambda x: nodes.get(id(x), x), (args, kwargs))
         name = self.tracer.graph._target_to_str(func.overloadpacket.__name__)
         proxy = self.tracer.create_proxy("call_function", func, proxies, named, name=name)
         proxy.node.meta.update(_tags.get())
@@ -215,9 +214,6 @@ class OperatorMode(TorchDispatchMode):
             return value
         entry = self.tracking.find(value)  # what a backward reads again has lost its type
         return self.fakes.from_tensor(value) if entry is None else entry.tensor
-
-    def _argument(self, entry: Tracked | None, value: Value) -> Value:
-        return value if entry is None else entry.proxy
 
     def _lifted(self, tensor: Value) -> Value:
         """A tensor of the program's own data: an attribute, of which each run gets a copy."""
@@ -252,7 +248,7 @@ class OperatorMode(TorchDispatchMode):
             proxy.node.meta.update(_described(result))
             self.tracking.add(result, proxy, constant)
         elif isinstance(result, (tuple, list)):
-            proxy.node.meta["val"] = type(result)(map(_value, result)) if _plain(result) else result
+            proxy.node.meta["val"] = tuple(map(_value, result))
             for number, item in enumerate(result):
                 if isinstance(item, torch.Tensor):
                     part = proxy[number]
@@ -268,10 +264,6 @@ class OperatorMode(TorchDispatchMode):
             target = args[0]
             if isinstance(target, torch.Tensor) and target is not result:
                 self.tracking.add(target, proxy)
-
-
-def _plain(result: Value) -> bool:
-    return type(result) in (tuple, list)
 
 
 def _value(x: Value) -> Value:
