@@ -27,6 +27,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from tools.jobs import Jobs
 
@@ -70,6 +71,17 @@ LONG = (
 
 _LOCAL_INCLUDE = re.compile(rb'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
+# What a call of an operator passes through. GCC optimises these as one unit when it links, 3 s: a
+# twentieth of a small call was calls from one of them to the next. (Their objects have their own
+# machine code too, for a linker that cannot.)
+OF_A_CALL = frozenset({
+    "attribute_override", "autocast", "describe", "fork", "indexing", "modes", "op", "op_arguments",
+    "op_cache", "op_override", "op_values", "operators", "override", "plan_cache", "plan_run",
+    "size_run", "storage", "tensor",
+})  # fmt: skip
+AS_ONE = ("-flto", "-ffat-lto-objects")
+LINK_AS_ONE = ("-flto=2", "-Wno-alloc-size-larger-than")
+
 OLDER_GLIBC = SOURCES / "runtime" / "older_glibc.cpp"  # what it names FB_FIRST_VERSION is wrapped
 _WRAPPED = re.compile(r"^FB_FIRST_VERSION\((\w+)\)$", re.MULTILINE)
 
@@ -99,6 +111,12 @@ class Compiler:
     def is_gcc(self) -> bool:
         """Whether this is GCC (clang and zig both identify themselves as clang)."""
         return "clang" not in self.version and not self.is_zig
+
+
+class _Unit(NamedTuple):
+    source: Path
+    object: Path
+    flags: tuple[str, ...]  # beside those of all units
 
 
 def find_compiler(python: str = sys.executable) -> Compiler | None:
@@ -153,7 +171,11 @@ def build(
     if not units:
         raise NativeBuildError(f"[build] nothing to compile: {SOURCES} holds no .cpp file")
     flags = code_flags(compiler, sanitize)
-    objects = [_object_path(unit, compiler, [*flags, *_unit_flags(unit)]) for unit in units]
+    own_flags = [_unit_flags(unit, compiler, sanitize) for unit in units]
+    objects = [
+        _object_path(unit, compiler, [*flags, *own])
+        for unit, own in zip(units, own_flags, strict=True)
+    ]
     link = _link_command(compiler, flags, objects, bool(sanitize))
     link_key = digest(" ".join(link), compiler.version)
     stamp = BUILD / "objects" / f"linked-{digest(str(output.resolve()))}"
@@ -161,7 +183,8 @@ def build(
         return False
 
     warnings = (*WARNING_FLAGS, "-Werror") if warnings_are_errors else WARNING_FLAGS
-    stale = [(unit, obj) for unit, obj in zip(units, objects, strict=True) if not obj.exists()]
+    units_made = map(_Unit, units, objects, own_flags)
+    stale = [unit for unit in units_made if not unit.object.exists()]
     (BUILD / "objects").mkdir(parents=True, exist_ok=True)
     command = [*compiler.command, *flags, *warnings]
     with (
@@ -212,14 +235,18 @@ def code_flags(compiler: Compiler, sanitize: str = "") -> list[str]:
     return flags
 
 
-def _unit_flags(unit: Path) -> tuple[str, ...]:
-    return () if unit.stem in UNITS_THAT_CATCH else NO_EXCEPTIONS_FLAGS
+def _unit_flags(unit: Path, compiler: Compiler, sanitize: str) -> tuple[str, ...]:
+    if unit.stem in UNITS_THAT_CATCH:
+        return ()
+    as_one = compiler.is_gcc and not sanitize
+    return (*NO_EXCEPTIONS_FLAGS, *(AS_ONE if as_one and unit.stem in OF_A_CALL else ()))
 
 
 def _link_command(
     compiler: Compiler, flags: Sequence[str], objects: Sequence[Path], sanitized: bool
 ) -> list[str]:
-    command = [*compiler.command, *flags, *map(str, objects)]
+    as_one = LINK_AS_ONE if compiler.is_gcc and not sanitized else ()
+    command = [*compiler.command, *flags, *as_one, *map(str, objects)]
     if sys.platform == "darwin":
         return [*command, "-bundle", "-undefined", "dynamic_lookup"]
     wrapped = [] if sanitized or not _links_with_glibc() else wrapped_functions()
@@ -273,35 +300,36 @@ def _precompile(directory: Path, command: Sequence[str]) -> Path:
     return header
 
 
-def _reads_precompiled(unit: Path) -> bool:
-    headers = _with_headers(unit)
-    allowed = unit.stem not in UNITS_THAT_CATCH and BARS_PRECOMPILED not in headers
+def _reads_precompiled(unit: _Unit) -> bool:
+    headers = _with_headers(unit.source)
+    others = unit.source.stem in UNITS_THAT_CATCH or unit.source.stem in OF_A_CALL
+    allowed = not others and BARS_PRECOMPILED not in headers
     return allowed and NEEDED_FOR_PRECOMPILED in headers
 
 
 def _compile_all(
-    stale: Sequence[tuple[Path, Path]], command: Sequence[str], scratch: Path | None, jobs: Jobs
+    stale: Sequence[_Unit], command: Sequence[str], scratch: Path | None, jobs: Jobs
 ) -> None:
     """Compile every stale unit, even after one has failed: all errors are worth seeing at once.
 
     Those that read the precompiled header, which is made in the folder *scratch*, come after it.
     """
 
-    def compile_one(unit: Path, target: Path, header: Path | None = None) -> str:
+    def compile_one(unit: _Unit, header: Path | None = None) -> str:
         first = ["-include", str(header)] if header else []
         try:
-            one = [*command, *_unit_flags(unit), *first, "-c", str(unit)]
-            _run_into(target, one, str(unit.relative_to(SOURCES.parent)))
+            one = [*command, *unit.flags, *first, "-c", str(unit.source)]
+            _run_into(unit.object, one, str(unit.source.relative_to(SOURCES.parent)))
         except NativeBuildError as error:
             return str(error)
         return ""
 
     header = jobs.submit(_precompile, scratch, command) if scratch else None
-    readers = [pair for pair in stale if header and _reads_precompiled(pair[0])]
-    results = [jobs.submit(compile_one, *pair) for pair in stale if pair not in readers]
+    readers = [unit for unit in stale if header and _reads_precompiled(unit)]
+    results = [jobs.submit(compile_one, unit) for unit in stale if unit not in readers]
     if header:
         made = header.result()
-        results += [jobs.submit(compile_one, *pair, made) for pair in readers]
+        results += [jobs.submit(compile_one, unit, made) for unit in readers]
     errors = [error for error in (result.result() for result in results) if error]
     if errors:
         raise NativeBuildError("\n".join(errors))

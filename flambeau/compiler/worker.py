@@ -353,8 +353,11 @@ def _end(folder: str) -> NoReturn:
     alone = os.getpgrp() == os.getpid()
     if alone:
         os.killpg(0, signal.SIGTERM)
+    for _ in range(500):  # the main thread may start another compiler, which writes into it
         time.sleep(0.02)
-    shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        if not os.path.lexists(folder):
+            break
     if alone:
         os.killpg(0, signal.SIGKILL)
     os._exit(0)
