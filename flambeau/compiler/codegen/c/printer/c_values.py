@@ -90,7 +90,9 @@ class Values:
         self.arrays: dict[str, str] = {}  # reduced or carried name -> C array over r
         self.kept: dict[str, str] = {}  # kept name -> pointer
         self.hoisted: dict[Node, str] = {}  # value of form "column" -> C array over r
+        self.hidden: set[Node] = set()  # constants whose values C's compiler may not know
         self.set_levels(kernel.roots())
+        self._hide_constants(kernel.roots())
 
     def new_name(self, prefix: str = "v") -> str:
         """A fresh C identifier."""
@@ -110,6 +112,20 @@ class Values:
             for operand in node.inputs:
                 level |= self.levels[operand]
             self.levels[node] = level
+
+    def _hide_constants(self, roots: Iterable[Node]) -> None:
+        """Finds the constants that meet only constants: 0 / 0 of a mean without elements.
+
+        C's compiler would compute it, as a NaN of another sign than the processor's, which is what
+        the same operator gives in a kernel of its own and on the baseline.
+        """
+        fixed: set[Node] = set()
+        for node in topological(roots):
+            if CONST.matches(node):
+                fixed.add(node)
+            elif node.inputs and fixed.issuperset(node.inputs):
+                fixed.add(node)
+                self.hidden.update(operand for operand in node.inputs if CONST.matches(operand))
 
     # --------------------------------------------------------------------------- names
 
@@ -152,6 +168,10 @@ class Values:
     def _define(self, node: Node, home: Scope) -> str:
         expression = self._expression(node, home)
         name = self.new_name()
+        if node in self.hidden:
+            kind = home.lanes.type(node.dtype)
+            home.add(f"const volatile {kind} {name}h = {expression};")
+            expression = f"{name}h"
         home.add(f"const {home.lanes.type(node.dtype)} {name} = {expression};")
         return name
 
