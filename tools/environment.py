@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -134,14 +135,21 @@ def prepare_libraries() -> None:
             environment.stamp.write_text(environment.fingerprint())
 
 
-def prepare(environment: Environment, plans: bool = False) -> None:
-    """Bring *environment* and what is compiled up to date; the package's plans, too, if asked."""
+def prepare(environment: Environment, *, plans: bool = False, all_targets: bool = False) -> None:
+    """Bring *environment* and what is compiled up to date.
+
+    Args:
+        environment: which.
+        plans: whether to make the package's plans, too.
+        all_targets: whether to compile for all targets of the architecture, as wheels are, and not
+            only for this machine's.
+    """
     with _one_at_a_time():
         environment.create()
         compiler = find_compiler(environment)
         with ThreadPoolExecutor(1) as aside:  # pip waits for the network most of the time
             requirements = aside.submit(environment.install_requirements)
-            build_compiled(environment, compiler)
+            build_compiled(environment, compiler, all_targets)
             requirements.result()
         environment.install_checkout()
         write_bytecode(environment)
@@ -182,17 +190,28 @@ def write_bytecode(environment: Environment) -> None:
     run(command, "compile the package to bytecode")
 
 
-def build_compiled(environment: Environment, compiler: Compiler) -> None:
+def build_compiled(environment: Environment, compiler: Compiler, all_targets: bool) -> None:
     """Bring core, block functions and templates' variants up to date, side by side."""
     stamp, key = BLOCK_FUNCTIONS / "sources", _sources_key(compiler)
-    if stamp.exists() and stamp.read_text() == key:
+    everything, own = f"{key} all", f"{key} {_digest(_processor(), [])}"
+    current = {everything} if all_targets else {everything, own}
+    if stamp.exists() and stamp.read_text() in current:
         build_core(compiler)  # the others are as their sources are
         return
     say("compiling the native core, the block functions and the templates' variants")
     strict = in_continuous_integration() and compiler.is_gcc
-    option = ["--strict"] if strict else []
-    run([environment.python, "-m", "tools.build_package", *option], "compile the package")
-    stamp.write_text(key)
+    options = [*(["--strict"] if strict else []), *([] if all_targets else ["--own-target"])]
+    run([environment.python, "-m", "tools.build_package", *options], "compile the package")
+    stamp.write_text(everything if all_targets else own)
+
+
+def _processor() -> str:
+    """Name what this processor can do: the target that is compiled for follows from it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    return next((line for line in lines if line.startswith("flags")), platform.machine())
 
 
 def _sources_key(compiler: Compiler) -> str:

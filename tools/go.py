@@ -182,6 +182,23 @@ def sanitize(arguments: list[str]) -> int:
     return execute(DEVELOPMENT, "-m", "pytest", "-q", *chosen)
 
 
+def targets(arguments: list[str]) -> int:
+    """Compile for all processors of the architecture, and test what this one can run of it."""
+    prepare(DEVELOPMENT, all_targets=True)
+    tests = ["-m", "pytest", "-q", *side_by_side()]
+    statuses = [execute(DEVELOPMENT, *tests, "tests/compiler/test_block_functions.py")]
+    listing = "print(*(target.name for target in of_this_machine()))"
+    program = f"from flambeau.compiler.targets import of_this_machine; {listing}"
+    command = [str(DEVELOPMENT.python), "-c", program]
+    for name in subprocess.check_output(command, cwd=ROOT, text=True).split()[1:]:
+        say(f"operators on {name}, without the C compiler")
+        os.environ["FLAMBEAU_TARGET"] = name
+        statuses.append(
+            execute(DEVELOPMENT, *tests, "--part", "baseline", "tests/ops/test_forward.py")
+        )
+    return max(statuses)
+
+
 def side_by_side() -> list[str]:
     """The options of pytest for a whole suite: one process per core (a few chosen tests are sooner
     done in one)."""
@@ -219,8 +236,8 @@ def wheel(arguments: list[str]) -> int:
 
 
 def build(arguments: list[str]) -> int:
-    """Only prepare: environment, native core, kernel cache."""
-    prepare(DEVELOPMENT)
+    """Only prepare: environment, native core, kernels (--all-targets: of all processors)."""
+    prepare(DEVELOPMENT, all_targets="--all-targets" in arguments)
     say(f"ready: {DEVELOPMENT.python.relative_to(ROOT)}")
     return 0
 
@@ -245,6 +262,7 @@ VERBS: tuple[Callable[[list[str]], int], ...] = (
     parity,
     lint,
     sanitize,
+    targets,
     docs,
     wheel,
     build,

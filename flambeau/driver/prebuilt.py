@@ -1,18 +1,21 @@
-"""Compiles the templates' variants for a level of the cache: one library per target.
+"""Compiles the templates' variants (`compiler/baseline/variants.py`) for a level of the cache.
 
-Functions that kernels share are objects, compiled once and stored in the level: kernels that are
-compiled later are linked with them, too.
+`flambeau/_kernels`, the level that is installed with the package, has one library per target.
+Functions that many kernels share are in it as objects, too: a new product takes the compiler a
+tenth of the time. All else runs on the baseline until it is compiled. Which kernels these are
+depends on the sources alone, never on how fast the machine is.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from pathlib import Path
 
-from flambeau.compiler import cache, codegen, targets, toolchain
+from flambeau.compiler import cache, codegen, toolchain
 from flambeau.compiler.baseline.variants import variants
 from flambeau.compiler.codegen import batches
 from flambeau.compiler.codegen.batches import Part
@@ -100,12 +103,17 @@ class _Library:
 
 
 def fill(
-    root: Path, present: Entries, pool: Executor, advance: Callable[[int], None]
+    root: Path,
+    chosen: Sequence[Target],
+    present: Entries,
+    pool: Executor,
+    advance: Callable[[int], None],
 ) -> tuple[Entries, set[str]]:
-    """Writes the variants of all targets of this architecture to a level.
+    """Writes the variants for some targets to a level.
 
     Args:
         root: of the level.
+        chosen: the targets.
         present: its entries, whose libraries stay.
         pool: what the compilers run in.
         advance: called with the number of kernels that were just compiled.
@@ -115,7 +123,7 @@ def fill(
     """
     entries: Entries = {}
     blobs: set[str] = set()
-    libraries = [_Library(root, each, present) for each in targets.of_this_architecture()]
+    libraries = [_Library(root, each, present) for each in chosen]
     with tempfile.TemporaryDirectory(prefix="flambeau") as folder:
         for library in libraries:
             library.submit(pool, folder, advance)
@@ -124,3 +132,32 @@ def fill(
             entries |= library.entries
             blobs |= library.blobs
     return entries, blobs
+
+
+def prepare_level(root: Path) -> dict[str, tuple[str, str]]:
+    """Empties a level that another compiler filled; returns the entries of one that stays."""
+    identity = toolchain.find().identity
+    level = cache.Level(root, writable=True)
+    if level.compiler() != identity:
+        for name in ("bundles", "blobs", "packed"):
+            path = root / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        cache.write(root / "compiler", identity.encode())
+    return {key: (digest, symbol) for key, digest, symbol in level.all_entries()}
+
+
+def write_level(root: Path, entries: dict[str, tuple[str, str]]) -> None:
+    """Writes the index of a level and removes bundles that nothing refers to."""
+    lines = [f"{key} {digest} {symbol}\n" for key, (digest, symbol) in sorted(entries.items())]
+    cache.write(root / "packed", "".join(lines).encode())
+    used = {digest for digest, _ in entries.values()}
+    for path in (root / "bundles").glob("*.so"):
+        if path.stem not in used:
+            path.unlink()
+
+
+def drop_objects(root: Path, used: set[str]) -> None:
+    """Removes the objects that are not in use."""
+    for path in (root / "blobs").glob("*/*"):
+        if path.name not in used:
+            path.unlink()

@@ -16,7 +16,7 @@ from flambeau.compiler.baseline.variants import is_variant, variants
 from flambeau.compiler.codegen import print_kernel
 from flambeau.compiler.dry_run import dry_run
 from flambeau.compiler.templates import TEMPLATES
-from flambeau.driver import prebuilt, prefill
+from flambeau.driver import prebuilt
 from flambeau.ir.kernel_grammar import verify
 from flambeau.runtime import plan_cache_clear
 from tests.ops.exercise import everything
@@ -107,12 +107,13 @@ def test_a_level_has_the_variants_of_every_target(tmp_path, monkeypatch):
     finished = []
     levels = [tmp_path / "one", tmp_path / "two"]
     pool = ThreadPoolExecutor(2)
-    entries, blobs = prebuilt.fill(levels[0], {}, pool, finished.append)
-    assert sum(finished) == len(entries) == 3 * len(targets.of_this_architecture())
-    assert prebuilt.fill(levels[1], {}, pool, finished.append) == (entries, blobs)
-    assert prebuilt.fill(levels[0], entries, pool, finished.append) == (entries, blobs)
+    everywhere = targets.of_this_architecture()
+    entries, blobs = prebuilt.fill(levels[0], everywhere, {}, pool, finished.append)
+    assert sum(finished) == len(entries) == 3 * len(everywhere)
+    assert prebuilt.fill(levels[1], everywhere, {}, pool, finished.append) == (entries, blobs)
+    assert prebuilt.fill(levels[0], everywhere, entries, pool, finished.append) == (entries, blobs)
     assert sum(finished) == 2 * len(entries)  # what is there is not compiled again
-    prefill.write_level(levels[0], entries)
+    prebuilt.write_level(levels[0], entries)
     level, target = cache.Level(levels[0], writable=False), targets.current()
     for part in islice(everyone(target), 3):
         address, symbol, _ = cache.load(level, part.key)
