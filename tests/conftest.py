@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import itertools
 import os
 import sys
 import threading
@@ -73,6 +74,16 @@ def pytest_collection_finish():
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)  # a plan is thousands of objects, most of which stay
     gc.enable()
+
+
+_ended = itertools.count(1)
+
+
+def pytest_runtest_logfinish():
+    """What tests leave for later ones needs no visits either: a collection of it takes seconds."""
+    if next(_ended) % 100 == 0:
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -114,11 +114,8 @@ class Values:
             self.levels[node] = level
 
     def _hide_constants(self, roots: Iterable[Node]) -> None:
-        """Finds the constants that meet only constants: 0 / 0 of a mean without elements.
-
-        C's compiler would compute it, as a NaN of another sign than the processor's, which is what
-        the same operator gives in a kernel of its own and on the baseline.
-        """
+        """Finds the constants that meet only constants: 0 / 0 of a mean without elements. C's
+        compiler would compute it, as a NaN of another sign than the processor's and baseline's."""
         fixed: set[Node] = set()
         for node in topological(roots):
             if CONST.matches(node):
