@@ -210,3 +210,22 @@ def test_a_launch_gives_what_its_program_takes(case):
         launched(case, case.program, sizes=case.sizes[:-1])
     with pytest.raises(ValueError, match="arguments of a block program"):
         launched(case, case.program, tensors=len(case.dtypes) + 1)
+
+
+NANS_OF_CONSTANTS = {
+    "mean of nothing": lambda: torch.zeros(0, dtype=torch.float64).mean(),
+    "rows of nothing": lambda: torch.zeros(3, 0).std(1),
+    "zero by zero": lambda: torch.zeros(3) / torch.zeros(3),
+    "complex": lambda: torch.full((3,), 0j) / torch.full((3,), 0j),
+    "and one": lambda: torch.zeros(0).mean() + torch.ones(3),
+    "infinities": lambda: torch.full((3,), torch.inf) - torch.full((3,), torch.inf),
+}
+
+
+@pytest.mark.parametrize("name", NANS_OF_CONSTANTS)
+def test_nans_of_constants_have_one_sign(name):
+    """C's compiler would compute 0 / 0 as another NaN than the processor does."""
+    call = NANS_OF_CONSTANTS[name]
+    compiled, baseline = (on_tier(t, [call, torch.compile(call)]) for t in ("compiled", "baseline"))
+    assert compiled == baseline
+    assert compiled[0] == compiled[1]
