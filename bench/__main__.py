@@ -22,6 +22,7 @@ PARTS = (
     "streams",
     "demo_model",
     "whole_models",
+    "compiled",
     "footprint",
     "checkpoints",
     "roofline",
