@@ -216,7 +216,7 @@ def compiled_by(
             return function(*args, **kwargs)
         if not fullgraph:
             return compiled(args, kwargs)
-        with regions.refusing(True):
+        with regions.whole(True):
             return compiled(args, kwargs)
 
     return call

@@ -13,6 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 
+PRINTING = "the text of a tensor"  # the reason of a flush
+
+
 class _Local(threading.local):
     recorder: Any = None
     saved_hooks = 0  # nested blocks of saved-tensor hooks

@@ -1,0 +1,58 @@
+"""`torch.cond`: one of two functions, chosen by a condition on data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import flambeau as torch
+from flambeau._higher_order_ops import operators
+from flambeau._higher_order_ops.flat import Flat
+from flambeau.ir.failure import failure
+from flambeau.utils._pytree import tree_flatten, tree_leaves
+
+__all__ = ["cond", "cond_op"]
+
+cond_op = operators.cond
+
+
+def cond(
+    pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()
+) -> Any:
+    """Calls one of two functions.
+
+    Only the branch that is taken runs, as ordinary code: gradients of any order, effects and
+    further calls follow. `make_fx` records a node with a graph for each branch. Under `vmap` a
+    condition that differs between samples computes both branches and selects.
+
+    Args:
+        pred: a bool, a number, or a tensor of one element.
+        true_fn, false_fn: called where it is true, or not.
+        operands: their arguments: a tuple of tensors, or of containers of tensors.
+
+    Raises:
+        RuntimeError: `pred` is something else, or an argument is none of these; under `make_fx`,
+            if results of the branches differ in number, shape or dtype.
+
+    Example:
+        >>> torch.cond(torch.tensor(True), torch.sin, torch.cos, (torch.zeros(1),))
+        tensor([0.])
+    """
+    if not isinstance(operands, (tuple, list)) or not all(
+        isinstance(leaf, torch.Tensor) for leaf in tree_leaves(operands)
+    ):
+        problem = (
+            "Expect operands to be a tuple of possibly nested dict/list/tuple that only consists "
+            f"of tensor leaves, but got {operands}."
+        )
+        raise failure(RuntimeError, "cond", problem, "(x,); other values from a closure")
+    if not isinstance(pred, torch.Tensor) or operators.recording() is None:
+        return operators.cond.run(pred, true_fn, false_fn, operands)
+    leaves, spec = tree_flatten(tuple(operands))
+    branches = [Flat(function, spec) for function in (true_fn, false_fn)]
+    results = operators.cond(pred, *branches, leaves)
+    if branches[0].spec != branches[1].spec:
+        problem = f"true_fn returns {branches[0].spec}, false_fn {branches[1].spec}"
+        raise failure(RuntimeError, "cond", problem, "return equal containers from both")
+    return branches[0].structured(results)
+
