@@ -68,7 +68,12 @@ def _pairs(function: Callable[[Any, Any], Any], spec: Any, by_slice: bool) -> An
 
     def combine(left: list[Any], right: list[Any]) -> list[Any]:
         first, second = tree_unflatten(left, spec), tree_unflatten(right, spec)
-        result = torch.vmap(function)(first, second) if by_slice else function(first, second)
+        if not by_slice:
+            result = function(first, second)
+        elif operators.recording() is None:
+            result = torch.vmap(function)(first, second)
+        else:
+            result = _by_pair(function, left, right, spec)
         results, structure = tree_flatten(result)
         if structure != spec:
             problem = f"xs is {spec}, the function returns {structure}"
@@ -77,3 +82,15 @@ def _pairs(function: Callable[[Any, Any], Any], spec: Any, by_slice: bool) -> An
         return results
 
     return combine
+
+
+def _by_pair(
+    function: Callable[[Any, Any], Any], left: list[Any], right: list[Any], spec: Any
+) -> Any:
+    """As `torch.vmap(function)`, by calls of their own, which `make_fx` records."""
+    columns = []
+    for index in range(len(left[0])):
+        pair = [tree_unflatten([x[index] for x in side], spec) for side in (left, right)]
+        results, structure = tree_flatten(function(*pair))
+        columns.append(results)
+    return tree_unflatten([torch.stack(each) for each in zip(*columns, strict=True)], structure)

@@ -55,4 +55,3 @@ def cond(
         problem = f"true_fn returns {branches[0].spec}, false_fn {branches[1].spec}"
         raise failure(RuntimeError, "cond", problem, "return equal containers from both")
     return branches[0].structured(results)
-

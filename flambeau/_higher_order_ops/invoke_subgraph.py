@@ -26,7 +26,9 @@ def mark_compile_region(fn: Any = None, **options: Any) -> Callable[..., Any]:
     if fn is None:
         return lambda function: mark_compile_region(function, **options)
     if not callable(fn):
-        raise TypeError(f"[nested_compile_region] expected a function, got {fn!r}\nhint: a function")
+        raise TypeError(
+            f"[nested_compile_region] expected a function, got {fn!r}\nhint: a function"
+        )
     regions = late("flambeau.capture.regions")
 
     @functools.wraps(fn)

@@ -58,7 +58,9 @@ def scan(
     dim = dimension(leaves, dim)
     length = leaves[0].shape[dim]
     if not all(leaf.shape[dim] for leaf in leaves):
-        problem = "All xs leaves must at least have 'dim' number of dimensions and scan dimension > 0"
+        problem = (
+            "All xs leaves must at least have 'dim' number of dimensions and scan dimension > 0"
+        )
         raise failure(RuntimeError, "scan", problem, "skip the scan where there is nothing to scan")
     step = _Step(combine_fn, carry_spec, spec)
     if operators.recording() is None:

@@ -17,11 +17,13 @@ from flambeau.runtime.boundaries import PRINTING
 END = "end of region"
 BRANCH = "bool()"  # the core's reason for reading a truth value
 # Numbers that Python reads, or that operators read for sizes of their results.
-READS = frozenset({"item()", "tolist", "numpy()", "tensor(tensor)", "nested_compile_region"})
+READS = frozenset({"item()", "tolist", "numpy()", "tensor(tensor)"})
+REGION = "nested_compile_region"
 # Flushes that no line of the user's code requires: the recorder's own, see
-# native/record/record_call.cpp.
+# native/record/record_call.cpp, and borders of programs that are compiled once.
 INTERNAL = frozenset(
     {
+        REGION,
         "an error must not come later",
         "memory that others may write to is read",
         "the stream is very long",
@@ -44,7 +46,10 @@ def refused(reason: str, package: str) -> tuple[str, str] | None:
     if reason in _ALLOWED or reason == BRANCH and not _branches(package):
         return None
     if reason == BRANCH:
-        return "branches on data: bool() of a tensor", "torch.cond, torch.where, or a number: .item()"
+        return (
+            "branches on data: bool() of a tensor",
+            "torch.cond, torch.where, or a number: .item()",
+        )
     if reason == PRINTING:
         return "prints a tensor", "print it outside of the compiled function"
     return f"needs a value: {reason}", "move that line out of the compiled function"

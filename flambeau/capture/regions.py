@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flambeau import _core
-from flambeau.capture import breaks
+from flambeau.capture import breaks, stream
 from flambeau.capture import options as capture_options
-from flambeau.capture import stream
 from flambeau.capture.breaks import END
 from flambeau.capture.errors import GraphBreakError
 from flambeau.compiler import debug
@@ -482,9 +481,9 @@ def as_one_stream(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """
     if not _core.is_recording():
         return function(*args, **kwargs)
-    _core.record_flush("nested_compile_region")
+    _core.record_flush(breaks.REGION)
     result = function(*args, **kwargs)
-    _core.record_flush("nested_compile_region")
+    _core.record_flush(breaks.REGION)
     return result
 
 

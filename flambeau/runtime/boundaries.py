@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-
 PRINTING = "the text of a tensor"  # the reason of a flush
 
 

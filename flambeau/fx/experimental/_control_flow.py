@@ -1,0 +1,490 @@
+"""Operators that take functions as nodes of `make_fx`: each function becomes a graph.
+
+A function is traced on tensors without data, so that branches that are not taken have no effect.
+Tensors that it reads beside its arguments become further operands of the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import flambeau as torch
+from flambeau._higher_order_ops import operators
+from flambeau._subclasses import fake_calls
+from flambeau._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from flambeau.autograd.transforms.wrappers import levels
+from flambeau.fx import GraphModule
+from flambeau.fx._symbolic_trace import PH
+from flambeau.fx.experimental._operator_trace import (
+    Function,
+    OperatorMode,
+    OperatorTracer,
+    Value,
+    _described,
+    with_named_parameters,
+)
+from flambeau.fx.proxy import Proxy
+from flambeau.ir.failure import failure
+from flambeau.utils import _pytree as pytree
+from flambeau.utils._python_dispatch import _disable_current_modes
+
+# ------------------------------------------------------------------------------- functions
+
+
+def _view(tensor: Value, function: Function, *args: Value) -> Value:
+    """A view of a tensor that is not recorded; a fake of one without data."""
+    with _disable_current_modes():
+        if isinstance(tensor, FakeTensor):
+            return fake_calls.answer(tensor.fake_mode, function, (tensor, *args), {})
+        return function(tensor, *args)
+
+
+class Lifting(OperatorMode):
+    """Records a function; tensors that it reads beside its arguments become placeholders.
+
+    Args:
+        tracer: owns the graph.
+        outer: the mode that records the node.
+
+    Attributes:
+        lifted: these tensors, in the order of their placeholders.
+    """
+
+    def __init__(self, tracer: OperatorTracer, outer: OperatorMode) -> None:
+        fakes = outer.fakes or FakeTensorMode(allow_non_fake_inputs=True)
+        super().__init__(tracer, outer.table, fakes)
+        self.lifted: list[Value] = []
+
+    def placeholder(self) -> Proxy:
+        """Adds a parameter behind those that the graph has."""
+        graph = self.tracer.graph
+        parameters = [node for node in graph.nodes if node.op == "placeholder"]
+        name = f"arg{len(parameters)}_1"
+        first = next(iter(graph.nodes), None)
+        if parameters:
+            position = graph.inserting_after(parameters[-1])
+        else:
+            position = graph.inserting_before(first)
+        with position:
+            return Proxy(graph.create_node("placeholder", name, name=name), self.tracer)
+
+    def unknown(self, tensor: Value) -> Proxy:
+        """The placeholder of a tensor from outside of the function."""
+        proxy = self.placeholder()
+        self.lifted.append(tensor)
+        self._track(tensor, proxy)
+        return proxy
+
+    def _fake(self, value: Value) -> Value:
+        if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
+            return value
+        entry = self.tracking.find(value)
+        if entry is not None and isinstance(entry.tensor, FakeTensor):
+            return entry.tensor
+        return self.fakes.from_tensor(value)
+
+
+class Body:
+    """The graph of a function.
+
+    Args:
+        outer: the mode that records the node.
+        function: of the operands.
+        operands: tensors and numbers.
+        lifted: tensors that other functions of the node read, further parameters of the graph.
+
+    Attributes:
+        mode: recorded the function.
+        results: what it returned: tensors without data.
+    """
+
+    def __init__(
+        self, outer: OperatorMode, function: Function, operands: Sequence[Value],
+        lifted: Sequence[Value] = (),
+    ) -> None:  # fmt: skip
+        self.function, self.count = function, len(operands)
+        self.operands = [*operands, *lifted]
+        self.mode = Lifting(OperatorTracer(), outer)
+        with _disable_current_modes():
+            self.fakes = [self._fake(value) for value in self.operands]
+        plain = function.forward if isinstance(function, GraphModule) else function
+        named = with_named_parameters(self._run, plain, len(self.operands))
+        with _disable_current_modes():
+            holes: Value = (PH,) * len(self.operands)
+            self.graph = self.mode.tracer.trace(named, holes)
+
+    def _fake(self, value: Value) -> Value:
+        if not isinstance(value, torch.Tensor):
+            return value
+        return _view(self.mode.fakes.from_tensor(value), torch.Tensor.detach)
+
+    def _run(self, *proxies: Proxy) -> Value:
+        for fake, outside, proxy in zip(self.fakes, self.operands, proxies, strict=True):
+            if isinstance(fake, torch.Tensor):
+                self.mode._track(fake, proxy)
+                self.mode.tracking.add(outside, proxy)
+        with torch._C.DisableTorchFunctionSubclass(), self.mode:
+            self.results = self.function(*self.fakes[: self.count])
+        return pytree.tree_map(self._proxy, self.results)
+
+    def _proxy(self, value: Value) -> Value:
+        if not isinstance(value, torch.Tensor):
+            return value
+        entry = self.mode.tracking.find(value)
+        return self.mode.unknown(value) if entry is None else entry.proxy
+
+    def module(self) -> GraphModule:
+        """The graph as a module."""
+        return GraphModule(self.mode.tracer.root, self.graph, "<lambda>")
+
+
+def _traced(
+    outer: OperatorMode, functions: Sequence[Function], operands: Sequence[Value]
+) -> tuple[list[Body], list[Value]]:
+    """Graphs of functions with equal parameters, and the tensors to pass for all of these."""
+    bodies: list[Body] = []
+    lifted: list[Value] = []
+    for function in functions:
+        body = Body(outer, function, operands, lifted)
+        lifted += body.mode.lifted
+        bodies.append(body)
+    for body in bodies:
+        parameters = sum(node.op == "placeholder" for node in body.graph.nodes)
+        for tensor in lifted[parameters - len(operands) :]:
+            body.mode.placeholder().node.meta.update(_described(tensor))
+    return bodies, lifted
+
+
+# ------------------------------------------------------------------------------- nodes
+
+
+def _typed(mode: OperatorMode, value: Value) -> Value:
+    """A fake in place of a tensor of its memory that has lost the type: a gradient, say."""
+    if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
+        return value
+    entry = mode.tracking.find(value)
+    return entry.tensor if entry and isinstance(entry.tensor, FakeTensor) else value
+
+
+def _outside(mode: OperatorMode, value: Value) -> Value:
+    """The node of a tensor in the graph that gets the operator's."""
+    entry = mode.tracking.find(value) if isinstance(value, torch.Tensor) else None
+    if entry is not None:
+        return entry.proxy
+    if isinstance(value, torch.Tensor) and isinstance(mode, Lifting):
+        return mode.unknown(value)
+    return value
+
+
+def _attributes(mode: OperatorMode, modules: dict[str, GraphModule]) -> list[Proxy]:
+    """Nodes that read graphs from attributes of the root, which get one number."""
+    root, number = mode.tracer.root, 0
+    while any(hasattr(root, f"{prefix}{number}") for prefix in modules):
+        number += 1
+    for prefix, module in modules.items():
+        setattr(root, f"{prefix}{number}", module)
+    names = [f"{prefix}{number}" for prefix in modules]
+    return [mode.tracer.create_proxy("get_attr", name, (), {}) for name in names]
+
+
+def _fresh(mode: OperatorMode, shape: Sequence[int], like: Value) -> Value:
+    """A tensor without data, of a dtype and device."""
+    options = {"dtype": like.dtype, "device": like.device}
+    with _disable_current_modes():
+        return fake_calls.answer(mode.fakes, torch.empty, (tuple(shape),), options)
+
+
+class Call:
+    """An operator that becomes a node.
+
+    Args:
+        mode: records it.
+        operator: the operator.
+        bodies: the graphs of its functions, by the names that their attributes get.
+        template: its arguments behind the functions; tensors in containers.
+        leading: its arguments in front of the functions.
+    """
+
+    def __init__(
+        self,
+        mode: OperatorMode,
+        operator: operators.HigherOrderOperator,
+        bodies: dict[str, Body],
+        template: tuple[Value, ...],
+        leading: tuple[Value, ...] = (),
+    ) -> None:
+        self.mode, self.operator = mode, operator
+        self.modules = {name: body.module() for name, body in bodies.items()}
+        self.template, self.leading = template, leading
+
+    def record(self, shapes: Callable[[], Value]) -> Value:
+        """Adds the node and returns the operator's results.
+
+        Args:
+            shapes: results without data, where the arguments have none.
+        """
+        mode = self.mode
+        leading = pytree.tree_map(lambda x: _outside(mode, x), self.leading)
+        graphs = _attributes(mode, self.modules)
+        template = pytree.tree_map(lambda x: _outside(mode, x), self.template)
+        proxy = mode.tracer.create_proxy(
+            "call_function", self.operator, (*leading, *graphs, *template), {},
+            name=self.operator.name(),
+        )  # fmt: skip
+        if mode.fakes is not None:
+            results = shapes()
+        else:
+            with _disable_current_modes(), torch.no_grad():
+                results = self.operator.run(*self.leading, *self.modules.values(), *self.template)
+        results = self._separate(results)
+        mode._track(results, proxy)
+        return results
+
+    def _separate(self, results: Value) -> Value:
+        """Results that are other objects than the operands."""
+        operands = {id(x) for x in pytree.tree_leaves((self.leading, self.template))}
+        return pytree.tree_map(
+            lambda x: _view(x, torch.Tensor.detach) if id(x) in operands else x, results
+        )
+
+
+def _same_geometry(mode: OperatorMode, results: Value) -> Value:
+    """Tensors without data like the results of a function."""
+    return pytree.tree_map(lambda x: _fresh(mode, x.shape, x), results)
+
+
+def _stacked(mode: OperatorMode, results: Sequence[Value], length: int) -> tuple[Value, ...]:
+    return tuple(_fresh(mode, (length, *x.shape), x) for x in results)
+
+
+# ------------------------------------------------------------------------------- gradients
+
+
+class _Differentiable(torch.autograd.Function):
+    """A node on the tape whose backward records a node of the graph."""
+
+    @staticmethod
+    def forward(ctx: Value, run: Function, pull: Function, *operands: Value) -> Value:
+        """Records the operator."""
+        ctx.pull, ctx.operands = pull, operands
+        return run()
+
+    @staticmethod
+    def backward(ctx: Value, *gradients: Value) -> tuple[Value, ...]:
+        """Records the operator of the gradients."""
+        return (None, None, *ctx.pull(gradients))
+
+
+def _needs_gradient(operands: Sequence[Value]) -> bool:
+    return torch.is_grad_enabled() and any(
+        isinstance(x, torch.Tensor) and x.requires_grad for x in operands
+    )
+
+
+def _pulled(module: GraphModule, operands: Sequence[Value]) -> Function:
+    """The function of operands and gradients of results that gives gradients of the operands."""
+    wanted = [isinstance(x, torch.Tensor) and x.requires_grad for x in operands]
+    count = len(operands)
+
+    def pull(*values: Value) -> list[Value]:
+        inputs = values[:count]
+        with torch.enable_grad():
+            for value, needs in zip(inputs, wanted, strict=True):
+                if needs:
+                    value.requires_grad_()
+            results = pytree.tree_leaves(module(*inputs))
+        pairs = [
+            pair for pair in zip(results, values[count:], strict=True) if pair[0].requires_grad
+        ]
+        leaves = [value for value, needs in zip(inputs, wanted, strict=True) if needs]
+        gradients: Value = (None,) * len(leaves)
+        if pairs:
+            outputs, seeds = zip(*pairs, strict=True)
+            gradients = torch.autograd.grad(outputs, leaves, seeds, allow_unused=True)
+        return [
+            torch.zeros_like(leaf) if gradient is None else gradient
+            for leaf, gradient in zip(leaves, gradients, strict=True)
+        ]
+
+    return pull
+
+
+def _spread(operands: Sequence[Value], gradients: Sequence[Value]) -> list[Value]:
+    """Gradients at the operands that require one; None at the others."""
+    following = iter(gradients)
+    return [
+        next(following) if isinstance(x, torch.Tensor) and x.requires_grad else None
+        for x in operands
+    ]
+
+
+# ------------------------------------------------------------------------------- operators
+
+
+def _cond(
+    mode: OperatorMode, pred: Value, true_fn: Function, false_fn: Function,
+    operands: Sequence[Value] = (),
+) -> Value:  # fmt: skip
+    if not isinstance(pred, torch.Tensor):
+        return (true_fn if operators.truth("cond", pred) else false_fn)(*operands)
+    bodies, lifted = _traced(mode, (true_fn, false_fn), operands)
+    _require_equal_branches(*(body.results for body in bodies))
+    values = (*operands, *lifted)
+    graphs = dict(zip(("true_graph_", "false_graph_"), bodies, strict=True))
+    call = Call(mode, operators.cond, graphs, (values,), (pred,))
+
+    def run() -> Value:
+        return call.record(lambda: _same_geometry(mode, bodies[0].results))
+
+    if not _needs_gradient(values):
+        return run()
+
+    def pull(gradients: Sequence[Value]) -> list[Value]:
+        branches = [_pulled(module, values) for module in call.modules.values()]
+        return _spread(values, operators.cond(pred, *branches, (*values, *gradients)))
+
+    return _Differentiable.apply(run, pull, *values)
+
+
+def _require_equal_branches(first: Value, second: Value) -> None:
+    leaves = [pytree.tree_leaves(results) for results in (first, second)]
+    for each in (*leaves[0], *leaves[1]):
+        if not isinstance(each, torch.Tensor):
+            problem = f"a branch returns a {type(each).__name__}"
+            raise operators.uncaptured("cond", problem, "return tensors: torch.tensor(value)")
+    facts = [[(x.dtype, tuple(x.shape)) for x in results] for results in leaves]
+    if facts[0] != facts[1]:
+        problem = f"true_fn returns {facts[0]}, false_fn {facts[1]}"
+        hint = "return equally many tensors of equal dtypes and shapes from both"
+        raise failure(RuntimeError, "cond", problem, hint)
+
+
+def _while_loop(
+    mode: OperatorMode, cond_fn: Function, body_fn: Function, carried: Sequence[Value],
+    additional: Sequence[Value] = (),
+) -> Value:  # fmt: skip
+    carried = tuple(carried)
+    if not all(isinstance(x, torch.Tensor) for x in carried):
+        problem = f"a number is carried while make_fx records: {carried}"
+        raise failure(NotImplementedError, "while_loop", problem, "carry torch.tensor(number)")
+    bodies, lifted = _traced(mode, (cond_fn, body_fn), (*carried, *additional))
+    additional = (*additional, *lifted)
+    if _needs_gradient((*carried, *additional)):
+        problem = "make_fx does not record gradients of a loop whose length data decides"
+        raise failure(NotImplementedError, "while_loop", problem, "scan, or a loop in Python")
+    operators.require_equal("while_loop", "carried_inputs", carried, bodies[1].results)
+    names = ("while_loop_cond_graph_", "while_loop_body_graph_")
+    graphs = dict(zip(names, bodies, strict=True))
+    call = Call(mode, operators.while_loop, graphs, (carried, additional))
+    return call.record(lambda: _same_geometry(mode, tuple(carried)))
+
+
+def _first(xs: Sequence[Value]) -> list[Value]:
+    return [_view(x, torch.Tensor.select, 0, 0) for x in xs]
+
+
+def _scan(
+    mode: OperatorMode, combine_fn: Function, init: Sequence[Value], xs: Sequence[Value],
+    additional: Sequence[Value] = (),
+) -> Value:  # fmt: skip
+    init, xs = list(init), list(xs)
+    (body,), lifted = _traced(mode, (combine_fn,), (*init, *_first(xs), *additional))
+    if _needs_gradient((*init, *xs, *additional, *lifted)):
+        return operators.scan.run(combine_fn, init, xs, additional)  # its steps, one by one
+    count = len(init)
+    operators.require_equal("scan", "init", init, body.results[:count])
+    template = (init, xs, (*additional, *lifted))
+    call = Call(mode, operators.scan, {"scan_combine_graph_": body}, template)
+
+    def shapes() -> Value:
+        outputs = _stacked(mode, body.results[count:], xs[0].shape[0])
+        return (*_same_geometry(mode, tuple(init)), *outputs)
+
+    return call.record(shapes)
+
+
+def _map(mode: OperatorMode, f: Function, xs: Sequence[Value], args: Sequence[Value] = ()) -> Value:
+    xs = list(xs)
+    (body,), lifted = _traced(mode, (f,), (*_first(xs), *args))
+    args = [*args, *lifted]
+    call = Call(mode, operators.map_impl, {"body_graph_": body}, (xs, args))
+
+    def run() -> Value:
+        return call.record(lambda: _stacked(mode, body.results, xs[0].shape[0]))
+
+    if not _needs_gradient((*xs, *args)):
+        return run()
+
+    def pull(gradients: Sequence[Value]) -> list[Value]:
+        module, count, total = call.modules["body_graph_"], len(xs), len(gradients)
+        inner = _pulled(module, (*xs, *args))
+
+        def step(*values: Value) -> list[Value]:  # slices, gradients of results, arguments
+            slices, seeds, others = (
+                values[:count], values[count : count + total], values[count + total :]
+            )  # fmt: skip
+            return inner(*slices, *others, *seeds)
+
+        results = operators.map_impl(step, [*xs, *gradients], args)
+        spread = _spread((*xs, *args), results)
+        return [*spread[:count], *(x if x is None else x.sum(0) for x in spread[count:])]
+
+    return _Differentiable.apply(run, pull, *xs, *args)
+
+
+def _associative_scan(
+    mode: OperatorMode, combine_fn: Function, xs: Sequence[Value],
+    additional: Sequence[Value] = (),
+) -> Value:  # fmt: skip
+    xs = list(xs)
+    (body,), lifted = _traced(mode, (combine_fn,), (*_first(xs), *_first(xs), *additional))
+    if _needs_gradient((*xs, *additional, *lifted)):
+        problem = "make_fx does not record gradients of this operator"
+        hint = "torch._higher_order_ops.associative_scan, whose steps are recorded"
+        raise failure(NotImplementedError, "associative_scan", problem, hint)
+    name = "associative_scan_combine_graph_"
+    template = (xs, (*additional, *lifted))
+    call = Call(mode, operators.associative_scan, {name: body}, template)
+    return call.record(lambda: _same_geometry(mode, tuple(xs)))
+
+
+def _invoke_subgraph(
+    mode: OperatorMode, subgraph: Function, identifier: str | None, *operands: Value
+) -> Value:
+    (body,), lifted = _traced(mode, (subgraph,), operands)
+    if _needs_gradient((*operands, *lifted)):
+        return subgraph(*operands)
+    template = (identifier, *operands, *lifted)
+    call = Call(mode, operators.invoke_subgraph, {"repeated_subgraph": body}, template)
+    return call.record(lambda: _same_geometry(mode, body.results))
+
+
+_RECORDERS: dict[str, Function] = {
+    "cond": _cond,
+    "while_loop": _while_loop,
+    "scan": _scan,
+    "map_impl": _map,
+    "associative_scan": _associative_scan,
+    "invoke_subgraph": _invoke_subgraph,
+}
+
+
+def record(
+    mode: OperatorMode, operator: operators.HigherOrderOperator, args: Value, kwargs: Value
+) -> Value:
+    """Records an operator that takes functions, and returns its results.
+
+    Args:
+        mode: records it.
+        operator: the operator.
+        args, kwargs: its arguments.
+
+    Raises:
+        NotImplementedError: in a transformation of `torch.func`.
+    """
+    if levels():
+        problem = f"{operator} runs inside torch.func.vmap or jvp, which have calls of their own"
+        hint = "record the function for a batch instead of mapping one for a row"
+        raise failure(NotImplementedError, "make_fx", problem, hint)
+    args, kwargs = pytree.tree_map(lambda x: _typed(mode, x), (args, kwargs))
+    return _RECORDERS[operator.name()](mode, *args, **kwargs)
