@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import flambeau as torch
 from flambeau._higher_order_ops import operators
+from flambeau._higher_order_ops.flat import Value
 from flambeau._higher_order_ops.prefixes import prefixes
 from flambeau._higher_order_ops.slices import dimension, leaves_of
 from flambeau.ir.failure import failure
@@ -18,9 +18,9 @@ associative_scan_op = operators.associative_scan
 
 
 def associative_scan(
-    combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, reverse: bool = False,
+    combine_fn: Callable[[Value, Value], Value], xs: Value, dim: int, reverse: bool = False,
     combine_mode: str = "pointwise",
-) -> Any:  # fmt: skip
+) -> Value:  # fmt: skip
     """Every prefix of an axis combined, in a number of steps that grows with its logarithm.
 
     The numbers are those of a loop only where the function is associative in them: sums of floats
@@ -63,10 +63,10 @@ def associative_scan(
     return tree_unflatten([leaf.movedim(0, dim) for leaf in leaves], spec)
 
 
-def _pairs(function: Callable[[Any, Any], Any], spec: Any, by_slice: bool) -> Any:
+def _pairs(function: Callable[[Value, Value], Value], spec: Value, by_slice: bool) -> Value:
     """The function of all pairs of a step, as lists of leaves."""
 
-    def combine(left: list[Any], right: list[Any]) -> list[Any]:
+    def combine(left: list[Value], right: list[Value]) -> list[Value]:
         first, second = tree_unflatten(left, spec), tree_unflatten(right, spec)
         if not by_slice:
             result = function(first, second)
@@ -85,8 +85,8 @@ def _pairs(function: Callable[[Any, Any], Any], spec: Any, by_slice: bool) -> An
 
 
 def _by_pair(
-    function: Callable[[Any, Any], Any], left: list[Any], right: list[Any], spec: Any
-) -> Any:
+    function: Callable[[Value, Value], Value], left: list[Value], right: list[Value], spec: Value
+) -> Value:
     """As `torch.vmap(function)`, by calls of their own, which `make_fx` records."""
     columns = []
     for index in range(len(left[0])):

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import flambeau as torch
 from flambeau._higher_order_ops import operators
-from flambeau._higher_order_ops.flat import Flat
+from flambeau._higher_order_ops.flat import Flat, Function, Value
 from flambeau.ir.failure import failure
 from flambeau.utils._pytree import tree_flatten, tree_leaves
 
@@ -16,9 +13,7 @@ __all__ = ["cond", "cond_op"]
 cond_op = operators.cond
 
 
-def cond(
-    pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()
-) -> Any:
+def cond(pred: Value, true_fn: Function, false_fn: Function, operands: Value = ()) -> Value:
     """Calls one of two functions.
 
     Only the branch that is taken runs, as ordinary code: gradients of any order, effects and

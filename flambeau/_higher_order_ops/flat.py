@@ -7,7 +7,10 @@ from typing import Any
 
 from flambeau.utils._pytree import tree_flatten, tree_unflatten
 
-__all__ = ["Flat"]
+__all__ = ["Flat", "Function", "Value"]
+
+Value = Any  # of a user's function: a tensor, a number, a container of them
+Function = Callable[..., Value]
 
 
 class Flat:
@@ -21,18 +24,18 @@ class Flat:
         spec: the structure of the last result.
     """
 
-    def __init__(self, function: Callable[..., Any], spec: Any) -> None:
+    def __init__(self, function: Function, spec: Value) -> None:
         self.function = function
         self.arguments = spec
-        self.spec: Any = None
+        self.spec: Value = None
 
-    def __call__(self, *leaves: Any) -> tuple[Any, ...]:
+    def __call__(self, *leaves: Value) -> tuple[Value, ...]:
         """Calls the function."""
         result = self.function(*tree_unflatten(list(leaves), self.arguments))
         flat, self.spec = tree_flatten(result)
         return tuple(flat)
 
-    def structured(self, leaves: Sequence[Any]) -> Any:
+    def structured(self, leaves: Sequence[Value]) -> Value:
         """Leaves in the structure of the last result.
 
         Args:

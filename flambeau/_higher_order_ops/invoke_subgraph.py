@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
 
 from flambeau._higher_order_ops import operators
+from flambeau._higher_order_ops.flat import Function, Value
 from flambeau.ir.lock import late
 
 __all__ = ["invoke_subgraph", "mark_compile_region"]
@@ -14,7 +13,7 @@ __all__ = ["invoke_subgraph", "mark_compile_region"]
 invoke_subgraph = operators.invoke_subgraph
 
 
-def mark_compile_region(fn: Any = None, **options: Any) -> Callable[..., Any]:
+def mark_compile_region(fn: Value = None, **options: Value) -> Function:
     """A function whose calls inside of a compiled region are programs of their own, compiled once.
 
     `torch.compiler.nested_compile_region` is the public name.
@@ -32,7 +31,7 @@ def mark_compile_region(fn: Any = None, **options: Any) -> Callable[..., Any]:
     regions = late("flambeau.capture.regions")
 
     @functools.wraps(fn)
-    def marked(*args: Any, **kwargs: Any) -> Any:
+    def marked(*args: Value, **kwargs: Value) -> Value:
         return regions.as_one_stream(fn, args, kwargs)
 
     return marked

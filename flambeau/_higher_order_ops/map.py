@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import flambeau as torch
 from flambeau._higher_order_ops import operators
-from flambeau._higher_order_ops.flat import Flat
+from flambeau._higher_order_ops.flat import Flat, Function, Value
 from flambeau._higher_order_ops.slices import leaves_of
 from flambeau.ir.failure import failure
 from flambeau.utils._pytree import tree_flatten, tree_unflatten
@@ -17,7 +14,7 @@ __all__ = ["map", "map_impl"]
 map_impl = operators.map_impl
 
 
-def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:  # noqa: A001 - PyTorch's name
+def map(f: Function, xs: Value, *args: Value) -> Value:  # noqa: A001 - PyTorch's name
     """Calls a function with each slice along the first axis.
 
     Args:
@@ -48,7 +45,7 @@ def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:  # noqa: A001 - PyTo
     others, other_spec = tree_flatten(args)
     tensors = [value for value in others if isinstance(value, torch.Tensor)]
 
-    def call(slices: Any, *values: Any) -> Any:
+    def call(slices: Value, *values: Value) -> Value:
         following = iter(values)
         leaves = [next(following) if isinstance(x, torch.Tensor) else x for x in others]
         return f(slices, *tree_unflatten(leaves, other_spec))

@@ -7,10 +7,10 @@ function. Functions here take and return flat sequences; `torch.cond` and its re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import flambeau as torch
+from flambeau._higher_order_ops.flat import Function, Value
 from flambeau._higher_order_ops.prefixes import prefixes
 from flambeau.autograd.transforms.wrappers import Wrapper
 from flambeau.ir.failure import failure
@@ -20,10 +20,8 @@ from flambeau.utils._pytree import tree_flatten, tree_unflatten
 
 __all__ = ["associative_scan", "cond", "invoke_subgraph", "map_impl", "scan", "while_loop"]
 
-Function = Callable[..., Any]
 
-
-def recording() -> Any:
+def recording() -> Value:
     """The mode of `make_fx` that records operators of this thread, or None."""
     trace = loaded("flambeau.fx.experimental._operator_trace")
     stack = _python_dispatch._modes.stack
@@ -57,10 +55,10 @@ class HigherOrderOperator:
     def __repr__(self) -> str:
         return f"<HigherOrderOperator {self._name}>"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Value, ...]:
         return by_name, (self._name,)
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Value, **kwargs: Value) -> Value:
         """Runs the operator, or records it."""
         mode = recording()
         if mode is None:
@@ -77,7 +75,7 @@ def by_name(name: str) -> HigherOrderOperator:
 # ------------------------------------------------------------------------------- conditions
 
 
-def truth(name: str, value: Any) -> bool:
+def truth(name: str, value: Value) -> bool:
     """A condition as Python's truth value; a tensor's is read.
 
     Args:
@@ -98,7 +96,7 @@ def truth(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def _differs(pred: Any) -> bool:
+def _differs(pred: Value) -> bool:
     """Whether a condition is that of many samples, which `vmap` maps over."""
     while isinstance(pred, Wrapper):
         if pred.level.extent is not None:
@@ -107,7 +105,7 @@ def _differs(pred: Any) -> bool:
     return False
 
 
-def _selected(pred: Any, first: Any, second: Any) -> Any:
+def _selected(pred: Value, first: Value, second: Value) -> Value:
     """Per sample the result of the branch that it takes; both were computed."""
     leaves, spec = tree_flatten(first)
     others, other = tree_flatten(second)
@@ -118,16 +116,18 @@ def _selected(pred: Any, first: Any, second: Any) -> Any:
     return tree_unflatten(chosen, spec)
 
 
-def _cond(pred: Any, true_fn: Function, false_fn: Function, operands: Sequence[Any] = ()) -> Any:
+def _cond(
+    pred: Value, true_fn: Function, false_fn: Function, operands: Sequence[Value] = ()
+) -> Value:
     if _differs(pred) and pred.numel() == 1:
         return _selected(pred.reshape(()), true_fn(*operands), false_fn(*operands))
     return (true_fn if truth("cond", pred) else false_fn)(*operands)
 
 
 def _while_loop(
-    cond_fn: Function, body_fn: Function, carried_inputs: Sequence[Any],
-    additional_inputs: Sequence[Any] = (),
-) -> tuple[Any, ...]:  # fmt: skip
+    cond_fn: Function, body_fn: Function, carried_inputs: Sequence[Value],
+    additional_inputs: Sequence[Value] = (),
+) -> tuple[Value, ...]:  # fmt: skip
     values = tuple(carried_inputs)
     while truth("while_loop", cond_fn(*values, *additional_inputs)):
         following = tuple(body_fn(*values, *additional_inputs))
@@ -140,9 +140,9 @@ def _while_loop(
 
 
 def _scan(
-    combine_fn: Function, init: Sequence[Any], xs: Sequence[Any],
-    additional_inputs: Sequence[Any] = (), order: Sequence[int] | None = None, dim: int = 0,
-) -> tuple[Any, ...]:  # fmt: skip
+    combine_fn: Function, init: Sequence[Value], xs: Sequence[Value],
+    additional_inputs: Sequence[Value] = (), order: Sequence[int] | None = None, dim: int = 0,
+) -> tuple[Value, ...]:  # fmt: skip
     carry, columns = list(init), []
     steps = range(len(xs[0])) if order is None else order
     for index in steps:
@@ -156,7 +156,7 @@ def _scan(
     return (*carry, *(torch.stack(column, dim) for column in zip(*columns, strict=True)))
 
 
-def _map(f: Function, xs: Sequence[Any], args: Sequence[Any] = ()) -> tuple[Any, ...]:
+def _map(f: Function, xs: Sequence[Value], args: Sequence[Value] = ()) -> tuple[Value, ...]:
     rows = [tuple(f(*(x[index] for x in xs), *args)) for index in range(len(xs[0]))]
     for row in rows:
         if not all(isinstance(each, torch.Tensor) for each in row):
@@ -166,11 +166,11 @@ def _map(f: Function, xs: Sequence[Any], args: Sequence[Any] = ()) -> tuple[Any,
 
 
 def _associative_scan(
-    combine_fn: Function, xs: Sequence[Any], additional_inputs: Sequence[Any] = ()
-) -> list[Any]:
+    combine_fn: Function, xs: Sequence[Value], additional_inputs: Sequence[Value] = ()
+) -> list[Value]:
     count = len(xs)
 
-    def combine(left: list[Any], right: list[Any]) -> list[Any]:
+    def combine(left: list[Value], right: list[Value]) -> list[Value]:
         axes = (*(0 for _ in range(2 * count)), *(None for _ in additional_inputs))
         mapped = torch.vmap(lambda *slices: tuple(combine_fn(*slices)), in_dims=axes)
         return list(mapped(*left, *right, *additional_inputs))
@@ -178,7 +178,7 @@ def _associative_scan(
     return prefixes(combine, list(xs))
 
 
-def _invoke_subgraph(subgraph: Function, identifier: str | None, *operands: Any) -> Any:
+def _invoke_subgraph(subgraph: Function, identifier: str | None, *operands: Value) -> Value:
     return late("flambeau.capture.regions").as_one_stream(subgraph, operands, {})
 
 
@@ -192,13 +192,13 @@ def uncaptured(name: str, problem: str, hint: str) -> Exception:
     return error
 
 
-def _metadata(value: Any) -> tuple[Any, ...]:
+def _metadata(value: Value) -> tuple[Value, ...]:
     if isinstance(value, torch.Tensor):
         return value.dtype, tuple(value.shape)
     return (type(value).__name__,)
 
 
-def require_equal(name: str, what: str, before: Sequence[Any], after: Sequence[Any]) -> None:
+def require_equal(name: str, what: str, before: Sequence[Value], after: Sequence[Value]) -> None:
     """Raises unless two sequences hold tensors of equal shapes and dtypes.
 
     Args:

@@ -6,14 +6,14 @@ Blelloch, "Prefix sums and their applications", 1990.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import flambeau as torch
+from flambeau._higher_order_ops.flat import Value
 
-Combine = Callable[[list[Any], list[Any]], list[Any]]
+Combine = Callable[[list[Value], list[Value]], list[Value]]
 
 
-def prefixes(combine: Combine, xs: list[Any]) -> list[Any]:
+def prefixes(combine: Combine, xs: list[Value]) -> list[Value]:
     """Combines neighbours, then the prefixes of these pairs, then what lies between.
 
     Args:
@@ -34,7 +34,7 @@ def prefixes(combine: Combine, xs: list[Any]) -> list[Any]:
     return [_interleave(e, o) for e, o in zip(even, odd, strict=True)]
 
 
-def _interleave(even: Any, odd: Any) -> Any:
+def _interleave(even: Value, odd: Value) -> Value:
     shape = odd.shape[1:]
     both = torch.stack([even[: len(odd)], odd], 1).reshape(2 * len(odd), *shape)
     return both if len(even) == len(odd) else torch.cat([both, even[len(odd) :]])

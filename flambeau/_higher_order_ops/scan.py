@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from flambeau._higher_order_ops import operators
+from flambeau._higher_order_ops.flat import Value
 from flambeau._higher_order_ops.slices import dimension, leaves_of
 from flambeau.ir.failure import failure
 from flambeau.utils._pytree import tree_flatten, tree_unflatten
@@ -16,9 +16,9 @@ scan_op = operators.scan
 
 
 def scan(
-    combine_fn: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, dim: int = 0,
-    reverse: bool = False,
-) -> tuple[Any, Any]:  # fmt: skip
+    combine_fn: Callable[[Value, Value], tuple[Value, Value]], init: Value, xs: Value, *,
+    dim: int = 0, reverse: bool = False,
+) -> tuple[Value, Value]:  # fmt: skip
     """Carries a value along an axis.
 
     It runs as a loop of Python, so that gradients of any order are those of the loop. `make_fx`
@@ -84,12 +84,12 @@ class _Step:
         outputs: the structure of the last step's output.
     """
 
-    def __init__(self, function: Callable[[Any, Any], Any], carry: Any, xs: Any) -> None:
+    def __init__(self, function: Callable[[Value, Value], Value], carry: Value, xs: Value) -> None:
         self.function = function
         self.carry, self.xs = carry, xs
-        self.outputs: Any = None
+        self.outputs: Value = None
 
-    def __call__(self, *leaves: Any) -> list[Any]:
+    def __call__(self, *leaves: Value) -> list[Value]:
         """Calls the function; returns the next carry's leaves and the output's."""
         count = self.carry.num_leaves
         result = self.function(
@@ -107,10 +107,12 @@ class _Step:
         return [*carry, *outputs]
 
 
-def _recorded(step: _Step, carries: list[Any], leaves: list[Any], dim: int, reverse: bool) -> Any:
+def _recorded(
+    step: _Step, carries: list[Value], leaves: list[Value], dim: int, reverse: bool
+) -> Value:
     """As one node, which scans a first axis from its start."""
 
-    def moved(x: Any, before: int, after: int) -> Any:
+    def moved(x: Value, before: int, after: int) -> Value:
         return x if before == after else x.movedim(before, after)
 
     leaves = [moved(leaf, dim, 0) for leaf in leaves]

@@ -1,18 +1,18 @@
-"""What functions along an axis check of their tensors."""
+"""Checks of tensors that functions slice along an axis."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import flambeau as torch
+from flambeau._higher_order_ops.flat import Value
 from flambeau.ir.failure import failure
 from flambeau.utils._pytree import tree_flatten
 
 __all__ = ["dimension", "leaves_of"]
 
 
-def leaves_of(name: str, xs: Any) -> tuple[list[Any], Any]:
+def leaves_of(name: str, xs: Value) -> tuple[list[Value], Value]:
     """The tensors in a container, and its structure.
 
     Args:
@@ -32,7 +32,7 @@ def leaves_of(name: str, xs: Any) -> tuple[list[Any], Any]:
     return leaves, spec
 
 
-def dimension(leaves: Sequence[Any], dim: int) -> int:
+def dimension(leaves: Sequence[Value], dim: int) -> int:
     """An axis counted from the front.
 
     Args:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from flambeau._higher_order_ops import operators
-from flambeau._higher_order_ops.flat import Flat
+from flambeau._higher_order_ops.flat import Flat, Function, Value
 from flambeau.ir.failure import failure
 from flambeau.utils._pytree import tree_flatten, tree_unflatten
 
@@ -15,9 +12,7 @@ __all__ = ["while_loop", "while_loop_op"]
 while_loop_op = operators.while_loop
 
 
-def while_loop(
-    cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Any
-) -> tuple[Any, ...]:
+def while_loop(cond_fn: Function, body_fn: Function, carried_inputs: Value) -> tuple[Value, ...]:
     """Calls a function of its own results as long as another one returns True.
 
     It runs as a loop of Python; gradients go through all rounds. `make_fx` records one node with a
@@ -47,13 +42,13 @@ def while_loop(
         raise failure(RuntimeError, "while_loop", problem, "(x,)")
     leaves, spec = tree_flatten(tuple(carried_inputs))
 
-    def following(*values: Any) -> tuple[Any, ...]:
+    def following(*values: Value) -> tuple[Value, ...]:
         results = body_fn(*values)
         return tuple(results) if isinstance(results, (tuple, list)) else (results,)
 
-    def proceeds(*values: Any) -> Any:
+    def proceeds(*values: Value) -> Value:
         return cond_fn(*tree_unflatten(list(values), spec))
 
     results = operators.while_loop(proceeds, Flat(following, spec), tuple(leaves), ())
-    values: tuple[Any, ...] = tree_unflatten(list(results), spec)
+    values: tuple[Value, ...] = tree_unflatten(list(results), spec)
     return values

@@ -1,4 +1,4 @@
-"""Graphs of `make_fx` with operators that take functions: one node, which computes the same bits."""
+"""Graphs of `make_fx` with operators that take functions: one node with the same bits."""
 
 from __future__ import annotations
 

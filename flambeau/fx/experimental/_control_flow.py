@@ -6,6 +6,7 @@ Tensors that it reads beside its arguments become further operands of the node.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import flambeau as torch
@@ -266,7 +267,8 @@ class _Differentiable(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Value, run: Function, pull: Function, *operands: Value) -> Value:
         """Records the operator."""
-        ctx.pull, ctx.operands = pull, operands
+        ctx.pull = pull
+        ctx.set_materialize_grads(False)
         return run()
 
     @staticmethod
@@ -281,8 +283,14 @@ def _needs_gradient(operands: Sequence[Value]) -> bool:
     )
 
 
-def _pulled(module: GraphModule, operands: Sequence[Value]) -> Function:
-    """The function of operands and gradients of results that gives gradients of the operands."""
+def _pulled(module: GraphModule, operands: Sequence[Value], present: Sequence[bool]) -> Function:
+    """The function of operands and gradients of results that gives gradients of the operands.
+
+    Args:
+        module: of the operands.
+        operands: some of them require gradients.
+        present: which results have a gradient.
+    """
     wanted = [isinstance(x, torch.Tensor) and x.requires_grad for x in operands]
     count = len(operands)
 
@@ -292,7 +300,7 @@ def _pulled(module: GraphModule, operands: Sequence[Value]) -> Function:
             for value, needs in zip(inputs, wanted, strict=True):
                 if needs:
                     value.requires_grad_()
-            results = pytree.tree_leaves(module(*inputs))
+            results = itertools.compress(pytree.tree_leaves(module(*inputs)), present)
         pairs = [
             pair for pair in zip(results, values[count:], strict=True) if pair[0].requires_grad
         ]
@@ -307,6 +315,11 @@ def _pulled(module: GraphModule, operands: Sequence[Value]) -> Function:
         ]
 
     return pull
+
+
+def _present(gradients: Sequence[Value]) -> tuple[list[bool], list[Value]]:
+    present = [gradient is not None for gradient in gradients]
+    return present, list(itertools.compress(gradients, present))
 
 
 def _spread(operands: Sequence[Value], gradients: Sequence[Value]) -> list[Value]:
@@ -340,8 +353,9 @@ def _cond(
         return run()
 
     def pull(gradients: Sequence[Value]) -> list[Value]:
-        branches = [_pulled(module, values) for module in call.modules.values()]
-        return _spread(values, operators.cond(pred, *branches, (*values, *gradients)))
+        present, seeds = _present(gradients)
+        branches = [_pulled(module, values, present) for module in call.modules.values()]
+        return _spread(values, operators.cond(pred, *branches, (*values, *seeds)))
 
     return _Differentiable.apply(run, pull, *values)
 
@@ -416,16 +430,14 @@ def _map(mode: OperatorMode, f: Function, xs: Sequence[Value], args: Sequence[Va
         return run()
 
     def pull(gradients: Sequence[Value]) -> list[Value]:
-        module, count, total = call.modules["body_graph_"], len(xs), len(gradients)
-        inner = _pulled(module, (*xs, *args))
+        present, seeds = _present(gradients)
+        count, total = len(xs), len(xs) + len(seeds)
+        inner = _pulled(call.modules["body_graph_"], (*xs, *args), present)
 
         def step(*values: Value) -> list[Value]:  # slices, gradients of results, arguments
-            slices, seeds, others = (
-                values[:count], values[count : count + total], values[count + total :]
-            )  # fmt: skip
-            return inner(*slices, *others, *seeds)
+            return inner(*values[:count], *values[total:], *values[count:total])
 
-        results = operators.map_impl(step, [*xs, *gradients], args)
+        results = operators.map_impl(step, [*xs, *seeds], args)
         spread = _spread((*xs, *args), results)
         return [*spread[:count], *(x if x is None else x.sum(0) for x in spread[count:])]
 
