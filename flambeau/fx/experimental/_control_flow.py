@@ -6,11 +6,13 @@ Tensors that it reads beside its arguments become further operands of the node.
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import flambeau as torch
 from flambeau._higher_order_ops import operators
+from flambeau._higher_order_ops.arrangements import Like, arranged
 from flambeau._subclasses import fake_calls
 from flambeau._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from flambeau.autograd.transforms.wrappers import levels
@@ -188,42 +190,34 @@ def _attributes(mode: OperatorMode, modules: dict[str, GraphModule]) -> list[Pro
     return [mode.tracer.create_proxy("get_attr", name, (), {}) for name in names]
 
 
-def _fresh(mode: OperatorMode, shape: Sequence[int], like: Value) -> Value:
-    """A tensor without data, of a dtype and device."""
-    options = {"dtype": like.dtype, "device": like.device}
-    with _disable_current_modes():
-        return fake_calls.answer(mode.fakes, torch.empty, (tuple(shape),), options)
-
-
 class Call:
     """An operator that becomes a node.
 
     Args:
         mode: records it.
         operator: the operator.
-        bodies: the graphs of its functions, by the names that their attributes get.
-        template: its arguments behind the functions; tensors in containers.
-        leading: its arguments in front of the functions.
+        args, kwargs: its arguments.
+
+    Attributes:
+        operands: of its functions, with the tensors that these read besides.
+        modules: the graphs of its functions, by the names that their attributes get.
     """
 
     def __init__(
-        self,
-        mode: OperatorMode,
-        operator: operators.HigherOrderOperator,
-        bodies: dict[str, Body],
-        template: tuple[Value, ...],
-        leading: tuple[Value, ...] = (),
-    ) -> None:
+        self, mode: OperatorMode, operator: operators.HigherOrderOperator, args: Value,
+        kwargs: Value,
+    ) -> None:  # fmt: skip
         self.mode, self.operator = mode, operator
-        self.modules = {name: body.module() for name, body in bodies.items()}
-        self.template, self.leading = template, leading
+        parts = arranged(operator.name(), _first, args, kwargs)
+        bodies, lifted = _traced(mode, parts.functions, parts.operands)
+        self.results = parts.results([body.results for body in bodies])
+        self.leading, self.template = parts.leading, parts.template(lifted)
+        self.operands = [*parts.operands, *lifted]
+        names = _GRAPHS[operator.name()]
+        self.modules = {name: body.module() for name, body in zip(names, bodies, strict=True)}
 
-    def record(self, shapes: Callable[[], Value]) -> Value:
-        """Adds the node and returns the operator's results.
-
-        Args:
-            shapes: results without data, where the arguments have none.
-        """
+    def record(self) -> Value:
+        """Adds the node and returns the operator's results."""
         mode = self.mode
         leading = pytree.tree_map(lambda x: _outside(mode, x), self.leading)
         graphs = _attributes(mode, self.modules)
@@ -233,13 +227,18 @@ class Call:
             name=self.operator.name(),
         )  # fmt: skip
         if mode.fakes is not None:
-            results = shapes()
+            results = pytree.tree_map(self._fresh, self.results, is_leaf=_is_like)
         else:
             with _disable_current_modes(), torch.no_grad():
                 results = self.operator.run(*self.leading, *self.modules.values(), *self.template)
         results = self._separate(results)
         mode._track(results, proxy)
         return results
+
+    def _fresh(self, like: Like) -> Value:
+        options = {"dtype": like.tensor.dtype, "device": like.tensor.device}
+        with _disable_current_modes():
+            return fake_calls.answer(self.mode.fakes, torch.empty, (like.shape,), options)
 
     def _separate(self, results: Value) -> Value:
         """Results that are other objects than the operands."""
@@ -249,13 +248,8 @@ class Call:
         )
 
 
-def _same_geometry(mode: OperatorMode, results: Value) -> Value:
-    """Tensors without data like the results of a function."""
-    return pytree.tree_map(lambda x: _fresh(mode, x.shape, x), results)
-
-
-def _stacked(mode: OperatorMode, results: Sequence[Value], length: int) -> tuple[Value, ...]:
-    return tuple(_fresh(mode, (length, *x.shape), x) for x in results)
+def _is_like(value: Value) -> bool:
+    return isinstance(value, Like)
 
 
 # ------------------------------------------------------------------------------- gradients
@@ -333,152 +327,59 @@ def _spread(operands: Sequence[Value], gradients: Sequence[Value]) -> list[Value
 
 # ------------------------------------------------------------------------------- operators
 
-
-def _cond(
-    mode: OperatorMode, pred: Value, true_fn: Function, false_fn: Function,
-    operands: Sequence[Value] = (),
-) -> Value:  # fmt: skip
-    if not isinstance(pred, torch.Tensor):
-        return (true_fn if operators.truth("cond", pred) else false_fn)(*operands)
-    bodies, lifted = _traced(mode, (true_fn, false_fn), operands)
-    _require_equal_branches(*(body.results for body in bodies))
-    values = (*operands, *lifted)
-    graphs = dict(zip(("true_graph_", "false_graph_"), bodies, strict=True))
-    call = Call(mode, operators.cond, graphs, (values,), (pred,))
-
-    def run() -> Value:
-        return call.record(lambda: _same_geometry(mode, bodies[0].results))
-
-    if not _needs_gradient(values):
-        return run()
-
-    def pull(gradients: Sequence[Value]) -> list[Value]:
-        present, seeds = _present(gradients)
-        branches = [_pulled(module, values, present) for module in call.modules.values()]
-        return _spread(values, operators.cond(pred, *branches, (*values, *seeds)))
-
-    return _Differentiable.apply(run, pull, *values)
-
-
-def _require_equal_branches(first: Value, second: Value) -> None:
-    leaves = [pytree.tree_leaves(results) for results in (first, second)]
-    for each in (*leaves[0], *leaves[1]):
-        if not isinstance(each, torch.Tensor):
-            problem = f"a branch returns a {type(each).__name__}"
-            raise operators.uncaptured("cond", problem, "return tensors: torch.tensor(value)")
-    facts = [[(x.dtype, tuple(x.shape)) for x in results] for results in leaves]
-    if facts[0] != facts[1]:
-        problem = f"true_fn returns {facts[0]}, false_fn {facts[1]}"
-        hint = "return equally many tensors of equal dtypes and shapes from both"
-        raise failure(RuntimeError, "cond", problem, hint)
-
-
-def _while_loop(
-    mode: OperatorMode, cond_fn: Function, body_fn: Function, carried: Sequence[Value],
-    additional: Sequence[Value] = (),
-) -> Value:  # fmt: skip
-    carried = tuple(carried)
-    if not all(isinstance(x, torch.Tensor) for x in carried):
-        problem = f"a number is carried while make_fx records: {carried}"
-        raise failure(NotImplementedError, "while_loop", problem, "carry torch.tensor(number)")
-    bodies, lifted = _traced(mode, (cond_fn, body_fn), (*carried, *additional))
-    additional = (*additional, *lifted)
-    if _needs_gradient((*carried, *additional)):
-        problem = "make_fx does not record gradients of a loop whose length data decides"
-        raise failure(NotImplementedError, "while_loop", problem, "scan, or a loop in Python")
-    operators.require_equal("while_loop", "carried_inputs", carried, bodies[1].results)
-    names = ("while_loop_cond_graph_", "while_loop_body_graph_")
-    graphs = dict(zip(names, bodies, strict=True))
-    call = Call(mode, operators.while_loop, graphs, (carried, additional))
-    return call.record(lambda: _same_geometry(mode, tuple(carried)))
+_GRAPHS = {
+    "cond": ("true_graph_", "false_graph_"),
+    "while_loop": ("while_loop_cond_graph_", "while_loop_body_graph_"),
+    "scan": ("scan_combine_graph_",),
+    "map_impl": ("body_graph_",),
+    "associative_scan": ("associative_scan_combine_graph_",),
+    "invoke_subgraph": ("repeated_subgraph",),
+}
 
 
 def _first(xs: Sequence[Value]) -> list[Value]:
     return [_view(x, torch.Tensor.select, 0, 0) for x in xs]
 
 
-def _scan(
-    mode: OperatorMode, combine_fn: Function, init: Sequence[Value], xs: Sequence[Value],
-    additional: Sequence[Value] = (),
-) -> Value:  # fmt: skip
-    init, xs = list(init), list(xs)
-    (body,), lifted = _traced(mode, (combine_fn,), (*init, *_first(xs), *additional))
-    if _needs_gradient((*init, *xs, *additional, *lifted)):
-        return operators.scan.run(combine_fn, init, xs, additional)  # its steps, one by one
-    count = len(init)
-    operators.require_equal("scan", "init", init, body.results[:count])
-    template = (init, xs, (*additional, *lifted))
-    call = Call(mode, operators.scan, {"scan_combine_graph_": body}, template)
-
-    def shapes() -> Value:
-        outputs = _stacked(mode, body.results[count:], xs[0].shape[0])
-        return (*_same_geometry(mode, tuple(init)), *outputs)
-
-    return call.record(shapes)
+def _pull_cond(call: Call, gradients: Sequence[Value]) -> list[Value]:
+    present, seeds = _present(gradients)
+    operands = call.operands
+    branches = [_pulled(module, operands, present) for module in call.modules.values()]
+    return _spread(operands, operators.cond(*call.leading, *branches, (*operands, *seeds)))
 
 
-def _map(mode: OperatorMode, f: Function, xs: Sequence[Value], args: Sequence[Value] = ()) -> Value:
-    xs = list(xs)
-    (body,), lifted = _traced(mode, (f,), (*_first(xs), *args))
-    args = [*args, *lifted]
-    call = Call(mode, operators.map_impl, {"body_graph_": body}, (xs, args))
+def _pull_map(call: Call, gradients: Sequence[Value]) -> list[Value]:
+    """Of the mapped tensors, row by row; of the others, summed over the rows."""
+    present, seeds = _present(gradients)
+    xs, args = call.template
+    count, total = len(xs), len(xs) + len(seeds)
+    (module,) = call.modules.values()
+    inner = _pulled(module, (*xs, *args), present)
 
-    def run() -> Value:
-        return call.record(lambda: _stacked(mode, body.results, xs[0].shape[0]))
+    def step(*values: Value) -> list[Value]:  # slices, gradients of results, arguments
+        return inner(*values[:count], *values[total:], *values[count:total])
 
-    if not _needs_gradient((*xs, *args)):
-        return run()
-
-    def pull(gradients: Sequence[Value]) -> list[Value]:
-        present, seeds = _present(gradients)
-        count, total = len(xs), len(xs) + len(seeds)
-        inner = _pulled(call.modules["body_graph_"], (*xs, *args), present)
-
-        def step(*values: Value) -> list[Value]:  # slices, gradients of results, arguments
-            return inner(*values[:count], *values[total:], *values[count:total])
-
-        results = operators.map_impl(step, [*xs, *seeds], args)
-        spread = _spread((*xs, *args), results)
-        return [*spread[:count], *(x if x is None else x.sum(0) for x in spread[count:])]
-
-    return _Differentiable.apply(run, pull, *xs, *args)
+    results = operators.map_impl(step, [*xs, *seeds], args)
+    spread = _spread((*xs, *args), results)
+    return [*spread[:count], *(x if x is None else x.sum(0) for x in spread[count:])]
 
 
-def _associative_scan(
-    mode: OperatorMode, combine_fn: Function, xs: Sequence[Value],
-    additional: Sequence[Value] = (),
-) -> Value:  # fmt: skip
-    xs = list(xs)
-    (body,), lifted = _traced(mode, (combine_fn,), (*_first(xs), *_first(xs), *additional))
-    if _needs_gradient((*xs, *additional, *lifted)):
-        problem = "make_fx does not record gradients of this operator"
-        hint = "torch._higher_order_ops.associative_scan, whose steps are recorded"
-        raise failure(NotImplementedError, "associative_scan", problem, hint)
-    name = "associative_scan_combine_graph_"
-    template = (xs, (*additional, *lifted))
-    call = Call(mode, operators.associative_scan, {name: body}, template)
-    return call.record(lambda: _same_geometry(mode, tuple(xs)))
+_PULLS = {"cond": _pull_cond, "map_impl": _pull_map}
 
 
-def _invoke_subgraph(
-    mode: OperatorMode, subgraph: Function, identifier: str | None, *operands: Value
-) -> Value:
-    (body,), lifted = _traced(mode, (subgraph,), operands)
-    if _needs_gradient((*operands, *lifted)):
-        return subgraph(*operands)
-    template = (identifier, *operands, *lifted)
-    call = Call(mode, operators.invoke_subgraph, {"repeated_subgraph": body}, template)
-    return call.record(lambda: _same_geometry(mode, body.results))
-
-
-_RECORDERS: dict[str, Function] = {
-    "cond": _cond,
-    "while_loop": _while_loop,
-    "scan": _scan,
-    "map_impl": _map,
-    "associative_scan": _associative_scan,
-    "invoke_subgraph": _invoke_subgraph,
-}
+def _with_gradient(call: Call, tensors: Sequence[Value], args: Value, kwargs: Value) -> Value:
+    """Records an operator whose gradient is asked for later."""
+    name = call.operator.name()
+    pull = _PULLS.get(name)
+    if pull is not None:
+        return _Differentiable.apply(call.record, functools.partial(pull, call), *tensors)
+    if name in ("scan", "invoke_subgraph"):
+        return call.operator.run(*args, **kwargs)  # what it does, operator by operator
+    problem = "make_fx does not record gradients of this operator"
+    hint = "scan, or a loop in Python"
+    if name == "while_loop":
+        problem = "make_fx does not record gradients of a loop whose length data decides"
+    raise failure(NotImplementedError, name, problem, hint)
 
 
 def record(
@@ -492,11 +393,16 @@ def record(
         args, kwargs: its arguments.
 
     Raises:
-        NotImplementedError: in a transformation of `torch.func`.
+        NotImplementedError: in a transformation of `torch.func`; gradients of `while_loop` and
+            `associative_scan`.
     """
     if levels():
         problem = f"{operator} runs inside torch.func.vmap or jvp, which have calls of their own"
         hint = "record the function for a batch instead of mapping one for a row"
         raise failure(NotImplementedError, "make_fx", problem, hint)
     args, kwargs = pytree.tree_map(lambda x: _typed(mode, x), (args, kwargs))
-    return _RECORDERS[operator.name()](mode, *args, **kwargs)
+    call = Call(mode, operator, args, kwargs)
+    tensors = pytree.tree_leaves(call.template)
+    if _needs_gradient(tensors):
+        return _with_gradient(call, tensors, args, kwargs)
+    return call.record()
