@@ -68,7 +68,11 @@ def _cond(
         return _like(returned[0])
 
     return Arrangement(
-        (true_fn, false_fn), list(operands), (pred,), lambda more: ((*operands, *more),), results
+        (true_fn, false_fn),
+        list(operands),
+        (pred,),
+        lambda lifted: ((*operands, *lifted),),
+        results,
     )
 
 
@@ -100,7 +104,7 @@ def _while_loop(
 
     return Arrangement(
         (cond_fn, body_fn), [*carried, *additional], (),
-        lambda more: (carried, (*additional, *more)), results,
+        lambda lifted: (carried, (*additional, *lifted)), results,
     )  # fmt: skip
 
 
@@ -117,7 +121,7 @@ def _scan(
 
     return Arrangement(
         (combine_fn,), [*init, *first(xs), *additional], (),
-        lambda more: (init, xs, (*additional, *more)), results,
+        lambda lifted: (init, xs, (*additional, *lifted)), results,
     )  # fmt: skip
 
 
@@ -126,7 +130,7 @@ def _map(
 ) -> Arrangement:
     xs = list(xs)
     return Arrangement(
-        (f,), [*first(xs), *args], (), lambda more: (xs, [*args, *more]),
+        (f,), [*first(xs), *args], (), lambda lifted: (xs, [*args, *lifted]),
         lambda returned: _stacked(returned[0], xs[0].shape[0]),
     )  # fmt: skip
 
@@ -137,7 +141,7 @@ def _associative_scan(
     xs = list(xs)
     return Arrangement(
         (combine_fn,), [*first(xs), *first(xs), *additional], (),
-        lambda more: (xs, (*additional, *more)), lambda returned: _like(tuple(xs)),
+        lambda lifted: (xs, (*additional, *lifted)), lambda returned: _like(tuple(xs)),
     )  # fmt: skip
 
 
@@ -145,7 +149,7 @@ def _invoke_subgraph(
     first: Slices, subgraph: Function, identifier: str | None, *operands: Value
 ) -> Arrangement:
     return Arrangement(
-        (subgraph,), list(operands), (), lambda more: (identifier, *operands, *more),
+        (subgraph,), list(operands), (), lambda lifted: (identifier, *operands, *lifted),
         lambda returned: _like(returned[0]),
     )  # fmt: skip
 

@@ -6,7 +6,7 @@ import flambeau as torch
 from flambeau._higher_order_ops import operators
 from flambeau._higher_order_ops.flat import Flat, Function, Value
 from flambeau.ir.failure import failure
-from flambeau.utils._pytree import tree_flatten, tree_leaves
+from flambeau.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 __all__ = ["cond", "cond_op"]
 
@@ -46,7 +46,8 @@ def cond(pred: Value, true_fn: Function, false_fn: Function, operands: Value = (
     leaves, spec = tree_flatten(tuple(operands))
     branches = [Flat(function, spec) for function in (true_fn, false_fn)]
     results = operators.cond(pred, *branches, leaves)
-    if branches[0].spec != branches[1].spec:
-        problem = f"true_fn returns {branches[0].spec}, false_fn {branches[1].spec}"
+    specs = [branch.spec for branch in branches if branch.spec is not None]
+    if len({str(spec) for spec in specs}) > 1:
+        problem = f"true_fn returns {specs[0]}, false_fn {specs[1]}"
         raise failure(RuntimeError, "cond", problem, "return equal containers from both")
-    return branches[0].structured(results)
+    return tree_unflatten(list(results), specs[0])

@@ -15,6 +15,7 @@ from flambeau._higher_order_ops.prefixes import prefixes
 from flambeau.autograd.transforms.wrappers import Wrapper
 from flambeau.ir.failure import failure
 from flambeau.ir.lock import late, loaded
+from flambeau.runtime import boundaries
 from flambeau.utils import _python_dispatch
 from flambeau.utils._pytree import tree_flatten, tree_unflatten
 
@@ -22,10 +23,12 @@ __all__ = ["associative_scan", "cond", "invoke_subgraph", "map_impl", "scan", "w
 
 
 def recording() -> Value:
-    """The mode of `make_fx` that records operators of this thread, or None."""
+    """Who records operators of this thread as nodes: the mode of `make_fx`, a recorder, or None."""
     trace = loaded("flambeau.fx.experimental._operator_trace")
     stack = _python_dispatch._modes.stack
-    return stack[-1] if trace and stack and isinstance(stack[-1], trace.OperatorMode) else None
+    if trace and stack and isinstance(stack[-1], trace.OperatorMode):
+        return stack[-1]
+    return boundaries.local.recorder
 
 
 class HigherOrderOperator:
@@ -60,10 +63,13 @@ class HigherOrderOperator:
 
     def __call__(self, /, *args: Value, **kwargs: Value) -> Value:
         """Runs the operator, or records it."""
-        mode = recording()
-        if mode is None:
+        recorder = recording()
+        chosen = self._name == "cond" and args and not isinstance(args[0], torch.Tensor)
+        if recorder is None or chosen:
             return self.run(*args, **kwargs)
-        return late("flambeau.fx.experimental._control_flow").record(mode, self, args, kwargs)
+        compiled = recorder is boundaries.local.recorder
+        home = "_dynamo.higher_order" if compiled else "fx.experimental._control_flow"
+        return late(f"flambeau.{home}").record(recorder, self, args, kwargs)
 
 
 def by_name(name: str) -> HigherOrderOperator:

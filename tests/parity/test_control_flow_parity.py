@@ -179,3 +179,52 @@ def test_graph_breaks(case):
             results.append("refused")
             assert "test_control_flow_parity.py" in str(error)
     assert results[0] == results[1]
+
+
+def backend_graphs(library, function):
+    """What a backend gets: kinds and names of nodes, of the functions' graphs, too."""
+    seen = []
+
+    def rows(module):
+        found = []
+        for node in module.graph.nodes:
+            if node.op == "call_function":
+                found.append(node.target.__name__)
+            elif node.op == "get_attr":
+                found.append((node.target, rows(getattr(module, node.target))))
+            else:
+                found.append(node.op)
+        return found
+
+    def backend(module, inputs):
+        seen.append(rows(module))
+        return module
+
+    library._dynamo.reset()
+    library.compile(function, backend=backend, fullgraph=True)(tensor(library, 2, 3))
+    return seen
+
+
+@pytest.mark.parametrize("name", ["cond", "scan", "map", "while", "region"])
+def test_graphs_of_backends(name):
+    graphs = []
+    for library in LIBRARIES:
+        hops = library._higher_order_ops
+
+        @library.compiler.nested_compile_region
+        def layer(x):
+            return x.sin() + 1
+
+        functions = {
+            "cond": lambda x: library.cond(  # noqa: B023
+                x.sum() > 1, lambda a: a.sin() + 1, lambda a: a.cos() * 2, (x,)
+            ),
+            "scan": lambda x: hops.scan(lambda c, v: (c + v, c * v), x[0] + 1, x),  # noqa: B023
+            "map": lambda x: hops.map(lambda v: v.sin() + 1, x),  # noqa: B023
+            "while": lambda x: library.while_loop(  # noqa: B023
+                lambda a: a.sum() < 9, lambda a: (a + 1,), (x,)
+            ),
+            "region": lambda x: layer(layer(x)),  # noqa: B023
+        }
+        graphs.append(backend_graphs(library, functions[name]))
+    assert graphs[0] == graphs[1]

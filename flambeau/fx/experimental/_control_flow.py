@@ -285,20 +285,20 @@ def _pulled(module: GraphModule, operands: Sequence[Value], present: Sequence[bo
         operands: some of them require gradients.
         present: which results have a gradient.
     """
-    wanted = [isinstance(x, torch.Tensor) and x.requires_grad for x in operands]
+    needed = [isinstance(x, torch.Tensor) and x.requires_grad for x in operands]
     count = len(operands)
 
     def pull(*values: Value) -> list[Value]:
         inputs = values[:count]
         with torch.enable_grad():
-            for value, needs in zip(inputs, wanted, strict=True):
+            for value, needs in zip(inputs, needed, strict=True):
                 if needs:
                     value.requires_grad_()
             results = itertools.compress(pytree.tree_leaves(module(*inputs)), present)
         pairs = [
             pair for pair in zip(results, values[count:], strict=True) if pair[0].requires_grad
         ]
-        leaves = [value for value, needs in zip(inputs, wanted, strict=True) if needs]
+        leaves = [value for value, needs in zip(inputs, needed, strict=True) if needs]
         gradients: Value = (None,) * len(leaves)
         if pairs:
             outputs, seeds = zip(*pairs, strict=True)
