@@ -43,7 +43,7 @@ PACKAGE_LINES = {
     "_C": 1036,
     "_dynamo": 1950,  # 1690 before graphs for backends held operators that take functions
     "_functorch": 740,  # 312 before graphs of forward and backward (`aot_function`)
-    "_higher_order_ops": 1010,  # 224 before operators, their checks and `nested_compile_region`
+    "_higher_order_ops": 1020,  # 224 before operators, their checks and `nested_compile_region`
     "_inductor": 181,
     "_prims_common": 725,
     "_subclasses": 1116,

@@ -23,7 +23,7 @@ __all__ = ["associative_scan", "cond", "invoke_subgraph", "map_impl", "scan", "w
 
 
 def recording() -> Value:
-    """Who records operators of this thread as nodes: the mode of `make_fx`, a recorder, or None."""
+    """The mode of `make_fx`, or recorder, that makes nodes of this thread's operators; or None."""
     trace = loaded("flambeau.fx.experimental._operator_trace")
     stack = _python_dispatch._modes.stack
     if trace and stack and isinstance(stack[-1], trace.OperatorMode):

@@ -349,7 +349,7 @@ def _pull_cond(call: Call, gradients: Sequence[Value]) -> list[Value]:
 
 
 def _pull_map(call: Call, gradients: Sequence[Value]) -> list[Value]:
-    """Of the mapped tensors, row by row; of the others, summed over the rows."""
+    """Gradients of the mapped tensors, row by row; of the others, summed over the rows."""
     present, seeds = _present(gradients)
     xs, args = call.template
     count, total = len(xs), len(xs) + len(seeds)
@@ -368,7 +368,7 @@ _PULLS = {"cond": _pull_cond, "map_impl": _pull_map}
 
 
 def _with_gradient(call: Call, tensors: Sequence[Value], args: Value, kwargs: Value) -> Value:
-    """Records an operator whose gradient is asked for later."""
+    """Records an operator on the tape."""
     name = call.operator.name()
     pull = _PULLS.get(name)
     if pull is not None:
