@@ -17,8 +17,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau import _core
+from flambeau._dynamo import higher_order
 from flambeau._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit
-from flambeau._dynamo.recorder import Recorder, Reference, Segment
+from flambeau._dynamo.recorder import Recorder, Segment
 from flambeau.amp import state as autocast
 from flambeau.capture import regions
 from flambeau.fx import Graph, GraphModule
@@ -146,31 +147,17 @@ def _key(segment: Segment, outputs: tuple[int, ...]) -> tuple[Any, ...]:
 def _graph_module(segment: Segment, outputs: tuple[int, ...], names: dict[int, str]) -> GraphModule:
     """The graph of a segment; inputs are placeholders, in the order of their first use."""
     graph = Graph()
-    inputs, nodes = [], []
+    inputs = []
     for number, tensor in enumerate(segment.inputs):
         kind = Parameter if isinstance(tensor, Parameter) else _core.Tensor
         name = names.get(id(tensor), f"L_tensor_{number}_")
         inputs.append(graph.placeholder(name, type_expr=kind))
         inputs[-1].meta["example_value"] = segment.mode.from_tensor(tensor)
 
-    def node_of(value: Any) -> Any:
-        if isinstance(value, Reference):
-            return nodes[value.index] if value.index >= 0 else inputs[~value.index]
-        if type(value) in (tuple, list):
-            return type(value)(map(node_of, value))
-        if isinstance(value, dict):
-            return {key: node_of(item) for key, item in value.items()}
-        if isinstance(value, slice):
-            return slice(*map(node_of, (value.start, value.stop, value.step)))
-        return value
-
-    for call in segment.calls:
-        node = graph.create_node(
-            call.kind, call.target, node_of(call.args), node_of(call.kwargs), call.name
-        )
-        nodes.append(node)
+    root = Module()
+    nodes = higher_order.add_calls(graph, root, segment.calls, inputs)
     graph.output(tuple([nodes[index] for index in outputs]))
-    return GraphModule(Module(), graph)
+    return GraphModule(root, graph)
 
 
 def _input_names(function: Any, arguments: Any) -> dict[int, str]:
@@ -216,7 +203,7 @@ def compiled_by(
             return function(*args, **kwargs)
         if not fullgraph:
             return compiled(args, kwargs)
-        with regions.refusing(True):
+        with regions.whole(True):
             return compiled(args, kwargs)
 
     return call

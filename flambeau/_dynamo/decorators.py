@@ -44,6 +44,8 @@ def graph_break(msg: str = "") -> None:
         >>> torch.compiler.explain(f, torch.ones(2)).graph_break_count
         1
     """
+    problem = f"calls torch._dynamo.graph_break(){f': {msg}' if msg else ''}"
+    regions.require_no_break(problem, "drop the call")
     boundaries.crossing(msg or "torch._dynamo.graph_break()")
     if _core.is_recording():
         _core.record_flush(msg or "torch._dynamo.graph_break()")
@@ -147,7 +149,24 @@ class ErrorOnGraphBreakDecoratorContextManager(contextlib.ContextDecorator):
 def error_on_graph_break(
     error_on_graph_break: bool,
 ) -> ErrorOnGraphBreakDecoratorContextManager:
-    """A `with` block, or a decorator, in which a graph break raises, or no longer does."""
+    """A `with` block, or a decorator, in which a graph break raises, or no longer does.
+
+    The innermost block counts, but for functions compiled with `fullgraph=True`: there a graph
+    break raises in any case.
+
+    Args:
+        error_on_graph_break: whether it raises.
+
+    Example:
+        >>> @torch.compile
+        ... def f(x):
+        ...     with torch._dynamo.error_on_graph_break(True):
+        ...         y = x * 2
+        ...     torch._dynamo.graph_break()
+        ...     return y
+        >>> f(torch.ones(1))
+        tensor([2.])
+    """
     return ErrorOnGraphBreakDecoratorContextManager(error_on_graph_break)
 
 

@@ -73,6 +73,10 @@ class Unrecordable(Exception):  # noqa: N818 - control flow within this module
     """A call that a graph cannot hold; it runs at once."""
 
 
+class Interrupted(BaseException):  # no code of the user catches it
+    """A function of an operator does what its graph cannot hold; see `higher_order`."""
+
+
 class Reference:
     """A value of a segment, in the arguments of a call.
 
@@ -124,6 +128,7 @@ class Segment:
         references: by identity of a fake.
         results: fakes of calls, weakly, with the call's number.
         now: whether gradients are enabled after the last call.
+        outer: the segment that calls it, where it is a function of an operator.
     """
 
     mode: FakeTensorMode = field(default_factory=FakeTensorMode)
@@ -135,6 +140,7 @@ class Segment:
     references: dict[int, Reference] = field(default_factory=dict)
     results: dict[int, weakref.ref[Tensor]] = field(default_factory=dict)
     now: bool = field(default_factory=_core.is_grad_enabled)
+    outer: Segment | None = None
 
     def fake_of(self, tensor: Tensor) -> Any:
         """The fake tensor that represents an operand.
@@ -146,12 +152,27 @@ class Segment:
             return tensor
         if type(tensor) not in _PLAIN or tensor.layout is not _core.strided or tensor.is_meta:
             raise Unrecordable(f"an operand is a {type(tensor).__name__}")
+        if self.outer is not None:
+            fake = self.outer.fake_of(tensor)
+            self.real[id(fake)] = tensor
+            return fake
         fake = self.mode.from_tensor(tensor)
         if id(fake) not in self.references:
             self.references[id(fake)] = Reference(~len(self.inputs))
             self.inputs.append(tensor)
             self.real[id(fake)] = tensor
         return fake
+
+    def parameter(self, value: Any) -> Any:
+        """Makes a value a parameter of the graph of a function, and returns it.
+
+        Args:
+            value: a fake of the outer segment, or a number.
+        """
+        if isinstance(value, Tensor):
+            self.references[id(value)] = Reference(~len(self.inputs))
+        self.inputs.append(value)
+        return value
 
     def live(self) -> list[tuple[int, Tensor]]:
         """Call numbers and fakes of the results that something outside still refers to."""
@@ -266,7 +287,10 @@ class Recorder(TorchFunctionMode):
         return self._bound(result, Reference(len(segment.calls) - 1), before)
 
     def _reference(self, fake: Tensor) -> Reference:
-        return self.segment.references[id(fake)]
+        references = self.segment.references
+        if self.segment.outer is not None and id(fake) not in references:
+            self.segment.parameter(fake)
+        return references[id(fake)]
 
     def _follow_grad_mode(self) -> None:
         enabled = _core.is_grad_enabled()
@@ -314,7 +338,7 @@ class Recorder(TorchFunctionMode):
             if id(fake) in segment.real:
                 return
         if id(fake) not in before and fake.grad_fn is not None:
-            _without_history(fake)
+            without_history(fake)
         segment.results[reference.index] = weakref.ref(fake, self._forgetting(id(fake)))
 
     def _forgetting(self, key: int) -> Callable[[Any], None]:
@@ -336,6 +360,8 @@ class Recorder(TorchFunctionMode):
         Args:
             reason: why it cannot wait, for reports.
         """
+        if self.segment.outer is not None and not self._answering:
+            raise Interrupted(reason)
         if self._answering or not self.segment.calls:
             return
         segment, self.segment = self.segment, Segment()
@@ -357,7 +383,7 @@ class Recorder(TorchFunctionMode):
             _core.set_function_modes_enabled(modes)
 
 
-def _without_history(fake: Any) -> None:
+def without_history(fake: Any) -> None:
     """Takes a result off the tape; it requires a gradient still, and is no leaf.
 
     The tape would refer to operands, which would count as referenced by the user's code.

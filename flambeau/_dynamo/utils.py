@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any
 
-from flambeau.capture import regions, stream
+from flambeau.capture import breaks, regions, stream
 from flambeau.utils._pytree import tree_leaves
 
 __all__ = ["CompileProfiler", "clone_input", "compile_times", "counters", "is_compile_supported",
@@ -23,7 +23,7 @@ def _count_flush(event: regions.Flush) -> None:
     if event.reason == regions.END:
         counters["frames"]["total"] += 1
         counters["frames"]["ok"] += 1
-    elif event.reason not in regions.INTERNAL:
+    elif event.reason not in breaks.INTERNAL:
         counters["graph_break"][event.reason] += 1
     if not event.known and event.records:
         counters["stats"]["unique_graphs"] += 1

@@ -6,6 +6,7 @@ program computes: a flush costs time, never correctness.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
@@ -15,23 +16,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flambeau import _core
+from flambeau.capture import breaks, stream
 from flambeau.capture import options as capture_options
-from flambeau.capture import stream
+from flambeau.capture.breaks import END
 from flambeau.capture.errors import GraphBreakError
 from flambeau.compiler import debug
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import importing, late, loaded
 from flambeau.runtime import boundaries, config_modules
 
-END = "end of region"
-# Flushes that no line of the user's code asks for: the recorder's own, see
-# native/record/record_call.cpp.
-INTERNAL = frozenset(
-    {
-        "an error must not come later",
-        "memory that others may write to is read",
-        "the stream is very long",
-    }
-)
 BACKENDS = ("inductor", "flambeau", "aot_eager", "eager")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -149,29 +142,62 @@ class _Listening:
             _core.set_flush_observer(None)
 
 
-def _refuse(event: Flush) -> None:
-    if event.reason != END and event.reason not in INTERNAL:
-        raise GraphBreakError(
-            f"[compile] fullgraph=True, but {event.line} needs a value: {event.reason}\n"
-            "hint: move that line out of the compiled function, or drop fullgraph=True"
-        )
+def _require(setting: str, event: Flush) -> None:
+    problem = breaks.refused(event.reason, _PACKAGE)
+    if problem is not None:
+        raise _broken(setting, event.line, *problem)
+
+
+def _broken(setting: str, line: str, problem: str, hint: str) -> GraphBreakError:
+    return failure(GraphBreakError, "compile", f"{setting}, but {line} {problem}", hint)
+
+
+_FULL, _HERE = "fullgraph=True", "error_on_graph_break(True)"
+_refuse = functools.partial(_require, _FULL)
+_refuse_here = functools.partial(_require, _HERE)
 
 
 def refusing(refuses: bool) -> Any:
-    """A `with` block in which a flush before a region's end raises, or, False, no longer does.
+    """A `with` block in which a graph break raises, or, False, no longer does.
+
+    Inside of a function compiled with `fullgraph=True` one raises in any case.
 
     Args:
         refuses: whether it raises.
     """
-    return _Listening(_refuse) if refuses else _Permitting()
+    return _Listening(_refuse_here) if refuses else _Permitting()
+
+
+def whole(refuses: bool) -> Any:
+    """The `with` block of a call of a function compiled with `fullgraph=refuses`.
+
+    Args:
+        refuses: whether a graph break raises.
+    """
+    return _Listening(_refuse) if refuses else contextlib.nullcontext()
+
+
+def require_no_break(problem: str, hint: str) -> None:
+    """Raises where a graph break is refused.
+
+    Args:
+        problem: what the user's line does.
+        hint: what to do instead.
+
+    Raises:
+        GraphBreakError: in `refusing(True)`, or in a function compiled with `fullgraph=True`.
+    """
+    for listener, setting in ((_refuse, _FULL), (_refuse_here, _HERE)):
+        if listener in _watch.listeners and is_compiling():
+            raise _broken(setting, _user_line(), problem, hint)
 
 
 class _Permitting:
-    """Takes `_refuse` out of the listeners for the duration of a `with` block."""
+    """Takes `_refuse_here` out of the listeners for the duration of a `with` block."""
 
     def __enter__(self) -> None:
         self._before = list(_watch.listeners)
-        _watch.listeners[:] = [each for each in self._before if each is not _refuse]
+        _watch.listeners[:] = [each for each in self._before if each is not _refuse_here]
 
     def __exit__(self, *exception: object) -> None:
         _watch.listeners[:] = self._before
@@ -229,11 +255,11 @@ def _wrap(function: Callable[..., Any], fullgraph: bool, tuned: bool) -> Callabl
         return compiled
 
     @functools.wraps(function)
-    def whole(*args: Any, **kwargs: Any) -> Any:
-        with _Listening(_refuse):
+    def refusing_breaks(*args: Any, **kwargs: Any) -> Any:
+        with whole(True):
             return compiled(*args, **kwargs)
 
-    return whole
+    return refusing_breaks
 
 
 def _checked_arguments(
@@ -306,7 +332,9 @@ def compile(  # noqa: A001 - PyTorch's name
 
     Args:
         model: a callable or `nn.Module`; None returns a decorator.
-        fullgraph: raise at the first flush before the end of the function.
+        fullgraph: raise at a graph break: where Python branches on data, prints a tensor, or calls
+            a function that is disabled for compilation. A number that Python reads (`item()`, the
+            sizes of `nonzero`) is none: the region runs in two parts.
         dynamic: a bool or None; has no effect, because sizes of data are symbols from the start.
         backend: None, "inductor" or "flambeau" (the compiler), "aot_eager" (the same, without
             tuning), "eager" (no compilation); a registered name; or a function of a `GraphModule`
@@ -416,6 +444,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
 
     @functools.wraps(fn)
     def eager(*args: Any, **kwargs: Any) -> Any:
+        require_no_break(f"calls a function that runs eagerly: {label}", "drop the decorator")
         if boundaries.local.recorder is not None:
             return boundaries.outside(label, lambda: fn(*args, **kwargs))
         if not _core.is_recording():
@@ -439,6 +468,23 @@ def unrecorded(function: Callable[[], Any]) -> Any:
         return function()
     finally:
         _core.record_resume(suspended)
+
+
+def as_one_stream(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Calls a function whose recorded calls are a stream of their own.
+
+    Equal calls find the program of the first one.
+
+    Args:
+        function: the function.
+        args, kwargs: its arguments.
+    """
+    if not _core.is_recording():
+        return function(*args, **kwargs)
+    _core.record_flush(breaks.REGION)
+    result = function(*args, **kwargs)
+    _core.record_flush(breaks.REGION)
+    return result
 
 
 def is_compiling() -> bool:

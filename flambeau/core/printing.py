@@ -12,6 +12,7 @@ from typing import Any
 
 from flambeau import _core
 from flambeau.core.devices import has_memory, on_host
+from flambeau.ir.lock import late
 
 
 class PrintOptions:
@@ -86,6 +87,8 @@ GAP = Gap()
 # ------------------------------------------------------------------------------ values that show
 def visible_values(tensor: Any) -> Any:
     """Nested lists of the elements to print, with `GAP` where some are left out."""
+    if _core.is_recording():
+        _core.record_flush(late("flambeau.runtime.boundaries").PRINTING)
     if tensor.numel() <= options.threshold:
         return tensor.tolist()
     return _corners(tensor, tuple(tensor.shape), tensor.stride(), tensor.storage_offset())

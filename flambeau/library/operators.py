@@ -14,7 +14,7 @@ from typing import Any
 from flambeau import _core
 from flambeau.core.devices import has_data
 from flambeau.core.install import hand_over, stands_in
-from flambeau.ir.lock import importing, loaded
+from flambeau.ir.lock import importing, late, loaded
 from flambeau.language.schema import ArgumentSpec
 from flambeau.library.schemas import NATIVE_KINDS, FunctionSchema
 from flambeau.utils._pytree import tree_leaves
@@ -487,6 +487,8 @@ def open_namespace(name: str) -> Any:
     from flambeau import ops
 
     present = vars(ops).get(name)
+    if name == "higher_order" and present is None:
+        present = late("flambeau._higher_order_ops.operators")
     if not isinstance(present, OpNamespace) and name != "aten":
         present = OpNamespace(name, present)
         setattr(ops, name, present)

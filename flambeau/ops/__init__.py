@@ -41,8 +41,9 @@ finally:
 def __getattr__(name: str) -> Any:
     """The operators of a namespace, as of `torch.ops.mylib`: there may be none yet.
 
-    `prims`, `higher_order` and namespaces of libraries that are not installed are empty, and an
-    operator that is read from them raises AttributeError, as in PyTorch.
+    `higher_order` has the operators that take functions (`flambeau/_higher_order_ops`). `prims` and
+    namespaces of libraries that are not installed are empty, and an operator that is read from
+    them raises AttributeError, as in PyTorch.
     """
     if name.startswith("__") or name == "":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+PRINTING = "the text of a tensor"  # the reason of a flush
+
 
 class _Local(threading.local):
     recorder: Any = None

@@ -218,6 +218,8 @@ int truth(PyObject* self) {
                  t->numel == 0 ? "no values" : "more than one value");
     return -1;
   }
+  // A branch on data is named apart from a number that is read (flambeau/capture/breaks.py).
+  if (t->storage && t->storage->pending && !tensor_materialise(t, "bool()")) return -1;
   const auto value = steal(tensor_item_shown(t));
   return value ? PyObject_IsTrue(value.get()) : -1;
 }

@@ -73,8 +73,8 @@ def test_a_chain_is_one_kernel() -> None:
     assert report.bytes_moved == 2 * 64 * 64 * 4
 
 
-def test_fullgraph_refuses_a_flush() -> None:
-    f = torch.compile(lambda x: x * x.sum().item(), fullgraph=True)
+def test_fullgraph_refuses_a_branch_on_data() -> None:
+    f = torch.compile(lambda x: x if x.sum() > 0 else -x, fullgraph=True)
     with pytest.raises(RuntimeError, match=r"fullgraph=True.*test_regions\.py:\d+"):
         f(torch.ones(3))
     assert not _core.is_recording()

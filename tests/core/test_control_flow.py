@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 import flambeau as torch
+from tests.core.control_flow_programs import PAIRS, X, derivatives, same
 
 hops = torch._higher_order_ops
 
@@ -59,6 +62,113 @@ def test_associative_scan(length, reverse):
         {"last": x, "least": x}, 1, combine_mode="generic",
     )  # fmt: skip
     assert torch.equal(first["least"], x.cummin(1).values) and torch.equal(first["last"], x)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_derivatives_are_those_of_python(name):
+    operator, plain = PAIRS[name]
+    for x in (X, -X):
+        expected = derivatives(plain, x)
+        assert same(derivatives(operator, x), expected)
+        for orders in (1, 2):
+            compiled = torch.compile(operator, fullgraph=True)
+            for _ in range(2):
+                found = derivatives(compiled, x, orders)
+                assert same(found, expected[: len(found)])
+
+
+def test_outputs_of_a_scan_are_stacked_along_its_axis():
+    x = torch.arange(6.0).reshape(2, 3)
+    last, products = hops.scan(lambda c, v: (c + v, c * v), torch.zeros(2), x, dim=-1)
+    assert torch.equal(last, x.sum(1))
+    assert torch.equal(products, torch.tensor([[0.0, 0, 2], [0, 12, 35]]))
+
+
+def test_a_generic_function_gets_slices():
+    x = torch.randn(5, 3, 3, dtype=torch.float64)
+    found = hops.associative_scan(lambda a, b: a @ b, x, 0, combine_mode="generic")
+    expected = [x[0]]
+    for row in x[1:]:
+        expected.append(expected[-1] @ row)
+    assert torch.allclose(found, torch.stack(expected))
+    turned = hops.associative_scan(lambda a, b: a.flip(0).flip(0) + b, x, 1, combine_mode="generic")
+    assert torch.allclose(turned, x.cumsum(1))
+
+
+ops = torch.ops.higher_order
+
+
+def test_operators_take_flat_sequences():
+    x = torch.arange(6.0).reshape(2, 3)
+    assert torch.equal(ops.cond(torch.tensor(False), lambda a: a + 1, lambda a: a, (x,)), x)
+    last, powers = ops.while_loop(
+        lambda i, a, b: i < 3, lambda i, a, b: (i + 1, a * b), (torch.tensor(0), x),
+        (torch.full((3,), 2.0),),
+    )  # fmt: skip
+    assert last == 3 and torch.equal(powers, x * 8)
+    carry, output = ops.scan(
+        lambda c, v, k: [c + v * k, c * v], [torch.zeros(3)], [x], (torch.tensor(2.0),)
+    )
+    assert torch.equal(carry, x.sum(0) * 2) and torch.equal(output[1], x[0] * 2 * x[1])
+    (sums,) = ops.associative_scan(lambda a, b: [a + b], [x], ())
+    assert torch.equal(sums, x.cumsum(0))
+    (rows,) = ops.map_impl(lambda a, b: (a * b,), [x], [torch.full((3,), 2.0)])
+    assert torch.equal(rows, x * 2)
+    assert torch.equal(ops.invoke_subgraph(lambda a: (a + 1,), "id", x)[0], x + 1)
+    assert (ops.scan.name(), str(ops.map_impl)) == ("scan", "map_impl")
+    assert pickle.loads(pickle.dumps(ops.cond)) is ops.cond
+    assert not hasattr(ops, "absent")
+
+
+def test_conditions_that_differ_between_samples():
+    def f(x):
+        return torch.cond(x.sum() > 0, lambda a: a.sin(), lambda a: a.cos(), (x,))
+
+    batch = torch.stack([X, -X, X * 2])
+    assert torch.equal(torch.vmap(f)(batch), torch.stack([f(x) for x in batch]))
+    total = torch.func.grad(lambda x: f(x).sum())
+    assert torch.equal(torch.vmap(total)(batch), torch.stack([total(x) for x in batch]))
+    shared = torch.vmap(lambda x: torch.cond(X.sum() > 0, torch.sin, torch.cos, (x,)))
+    assert torch.equal(shared(batch), batch.sin() if X.sum() > 0 else batch.cos())
+
+
+HALF = torch.zeros(2)
+Uncaptured = torch._dynamo.exc.UncapturedHigherOrderOpError
+FAILURES = {
+    "operands of cond": (lambda: torch.cond(True, torch.sin, torch.cos, X), RuntimeError,
+                         "Expect operands to be a tuple of possibly nested"),
+    "numbers for cond": (lambda: torch.cond(True, torch.sin, torch.cos, (3,)), RuntimeError,
+                         "only consists of tensor leaves"),
+    "a tensor for while_loop": (lambda: torch.while_loop(bool, abs, X), RuntimeError,
+                                "Expect carried_inputs to be a tuple"),
+    "shapes of while_loop": (lambda: torch.while_loop(lambda x: True, lambda x: x[0], (X,)),
+                             Uncaptured, "carried_inputs to have same metadata"),
+    "no function for scan": (lambda: hops.scan(3, HALF, X), RuntimeError, "must be a callable"),
+    "reverse": (lambda: hops.scan(abs, HALF, X, reverse=1), RuntimeError, "must be a bool"),
+    "no carry": (lambda: hops.scan(abs, [], X), RuntimeError, "requires init leaves"),
+    "no xs": (lambda: hops.scan(abs, HALF, []), RuntimeError, "at least 1 xs leaf"),
+    "numbers as xs": (lambda: hops.scan(abs, HALF, 3), RuntimeError, "only consist of tensors"),
+    "axis": (lambda: hops.scan(min, HALF, X, dim=5), IndexError, "Dimension out of range"),
+    "empty": (lambda: hops.scan(min, HALF, X[:0]), RuntimeError, "scan dimension > 0"),
+    "one result": (lambda: hops.scan(lambda c, v: c, HALF, X), Uncaptured, "next_carry, y"),
+    "carry": (lambda: hops.scan(lambda c, v: (v, v), HALF, X), Uncaptured, "same metadata"),
+    "map of numbers": (lambda: hops.map(abs, 3), RuntimeError, "xs can only consist of tensors"),
+    "map of nothing": (lambda: hops.map(abs, X[:0]), RuntimeError, "cannot be 0"),
+    "lengths": (lambda: hops.map(abs, (X, HALF)), RuntimeError, "must be consistent"),
+    "results of map": (lambda: hops.map(lambda v: 3, X), Uncaptured, "returns"),
+    "no function": (lambda: hops.associative_scan(3, X, 0), ValueError, "must be a callable"),
+    "mode": (lambda: hops.associative_scan(abs, X, 0, combine_mode="a"), ValueError, "generic"),
+    "differing lengths": (lambda: hops.associative_scan(abs, (X, HALF), 0), ValueError, "lengths"),
+    "another dtype": (lambda: hops.associative_scan(lambda a, b: (a + b).long(), X, 0),
+                      Uncaptured, "same metadata"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_errors(name):
+    call, kind, text = FAILURES[name]
+    with pytest.raises(kind, match=text):
+        call()
 
 
 def test_fake_quantization():

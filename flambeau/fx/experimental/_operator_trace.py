@@ -19,6 +19,7 @@ from flambeau._subclasses import fake_calls
 from flambeau._subclasses.fake_tensor import FakeTensor
 from flambeau.autograd.transforms.wrappers import levels
 from flambeau.fx._symbolic_trace import Tracer
+from flambeau.fx.node import Node
 from flambeau.fx.passes.shape_prop import _extract_tensor_metadata
 from flambeau.fx.proxy import Proxy
 from flambeau.ir.failure import failure
@@ -67,8 +68,12 @@ class OperatorTracer(Tracer):
     def create_arg(self, a: Value) -> Value:
         """The argument of a node; a parameter becomes one of the root."""
         if isinstance(a, torch.nn.Parameter):
-            return self.create_node("get_attr", self._parameter(a), (), {})
-        return super().create_arg(a)
+            node = self.create_node("get_attr", self._parameter(a), (), {})
+        else:
+            node = super().create_arg(a)
+        if isinstance(a, torch.Tensor) and isinstance(node, Node):
+            node.meta.update(_described(a))
+        return node
 
     def _parameter(self, parameter: torch.nn.Parameter) -> str:
         name = self.names.get(id(parameter))
@@ -192,7 +197,8 @@ class OperatorMode(TorchDispatchMode):
             return self._lifted(args[0])
         operands = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
         entries = {id(x): self.tracking.find(x) for x in operands}
-        nodes = {key: entry.proxy for key, entry in entries.items() if entry is not None}
+        nodes = {id(x): self._proxy_of(x, entries[id(x)]) for x in operands}
+        nodes = {key: proxy for key, proxy in nodes.items() if proxy is not None}
         proxies, named = pytree.tree_map(lambda x: nodes.get(id(x), x), (args, kwargs))
         name = self.tracer.graph._target_to_str(func.overloadpacket.__name__)
         proxy = self.tracer.create_proxy("call_function", func, proxies, named, name=name)
@@ -201,6 +207,13 @@ class OperatorMode(TorchDispatchMode):
         self._track(result, proxy, self._constant(func, args, kwargs, entries, result))
         self._track_written(func, args, result, proxy)
         return result
+
+    def _proxy_of(self, tensor: Value, entry: Tracked | None) -> Proxy | None:
+        return self.unknown(tensor) if entry is None else entry.proxy
+
+    def unknown(self, tensor: Value) -> Proxy | None:
+        """The node of a tensor that the function did not make; None: a constant of the module."""
+        return None
 
     def _run(self, func: Value, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
         if self.fakes is None:
