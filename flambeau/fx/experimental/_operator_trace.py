@@ -18,7 +18,9 @@ import flambeau as torch
 from flambeau._subclasses import fake_calls
 from flambeau._subclasses.fake_tensor import FakeTensor
 from flambeau.autograd.transforms.wrappers import levels
+from flambeau.decompositions.tables import Decomposition, hidden_decomposition
 from flambeau.fx._symbolic_trace import Tracer
+from flambeau.fx.node import Node
 from flambeau.fx.passes.shape_prop import _extract_tensor_metadata
 from flambeau.fx.proxy import Proxy
 from flambeau.ir.failure import failure
@@ -112,6 +114,23 @@ class Tracking:
         if memory is not None:
             self._by_memory[memory] = entry
 
+    def copy(self) -> Tracking:
+        """The nodes of tensors as they are now."""
+        other = Tracking()
+        other._by_object, other._by_memory = dict(self._by_object), dict(self._by_memory)
+        return other
+
+    def forget(self, nodes: set[Node], before: Tracking) -> None:
+        """Tensors of erased nodes get the nodes that they had before."""
+        for mine, theirs in (
+            (self._by_object, before._by_object), (self._by_memory, before._by_memory),
+        ):  # fmt: skip
+            for key in [key for key, entry in mine.items() if entry.proxy.node in nodes]:
+                if key in theirs:
+                    mine[key] = theirs[key]
+                else:
+                    del mine[key]
+
     def find(self, tensor: Value) -> Tracked | None:
         """The node of a tensor, if any."""
         entry = self._by_object.get(id(tensor))
@@ -154,6 +173,8 @@ class OperatorMode(TorchDispatchMode):
         """Runs an operator and records it, or what it is replaced by."""
         kwargs = kwargs or {}
         replacement = self.table.get(func) if func not in self._replacing else None
+        if replacement is None and func not in self._replacing:
+            replacement = hidden_decomposition(func)
         if replacement is not None:
             result = self._replaced(func, replacement, args, kwargs)
             if result is not NotImplemented:
@@ -164,11 +185,29 @@ class OperatorMode(TorchDispatchMode):
 
     def _replaced(self, func: Value, replacement: Value, args: Value, kwargs: Value) -> Value:
         self._replacing.append(func)
+        before = (next(iter(reversed(self.tracer.graph.nodes)), None), self.tracking.copy())
         try:
             with self:
-                return replacement(*args, **kwargs)
+                result = replacement(*args, **kwargs)
         finally:
             self._replacing.pop()
+        if isinstance(replacement, Decomposition):
+            self._drop_unused(result, *before)
+        return result
+
+    def _drop_unused(self, result: Value, last: Node | None, tracking: Tracking) -> None:
+        """Erases nodes after *last* that nothing reads: what a derivation computed on its way."""
+        entries = [self.tracking.find(x) for x in pytree.tree_leaves(result) if _is_tensor(x)]
+        results = {entry.proxy.node for entry in entries if entry is not None}
+        erased: set[Node] = set()
+        for node in reversed(self.tracer.graph.nodes):
+            if node is last:
+                break
+            writes = node.op == "call_function" and _writes(node.target)
+            if not node.users and node not in results and not writes:
+                self.tracer.graph.erase_node(node)
+                erased.add(node)
+        self.tracking.forget(erased, tracking)
 
     def _read(self, func: Value, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
         """A value of data; allowed where it depends on no input."""
@@ -259,11 +298,20 @@ class OperatorMode(TorchDispatchMode):
         self, func: Value, args: Sequence[Value], result: Value, proxy: Proxy
     ) -> None:
         """The tensor that an operator wrote: its result's node is its own."""
-        name = func.overloadpacket.__name__
-        if name.endswith("_") and not name.endswith("__") and args:
+        if _writes(func) and args:
             target = args[0]
             if isinstance(target, torch.Tensor) and target is not result:
                 self.tracking.add(target, proxy)
+
+
+def _is_tensor(x: Value) -> bool:
+    return isinstance(x, torch.Tensor)
+
+
+def _writes(func: Value) -> bool:
+    """Whether an operator writes its first argument."""
+    name = getattr(getattr(func, "overloadpacket", None), "__name__", "")
+    return name == "copy_to" or (name.endswith("_") and not name.endswith("__"))
 
 
 def _value(x: Value) -> Value:

@@ -1,0 +1,215 @@
+"""Programs as calls of operators: every node becomes a call in a dialect.
+
+A dialect is a set of operators that graphs are written in: primitives (`torch.ops.prims`), or
+core ATen. Under a mode that records, the calls are the nodes of the recorded graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flambeau.decompositions.primitive_forms import FORMS
+from flambeau.decompositions.primitive_operators import packet
+from flambeau.decompositions.programs import CallProgram, Result
+from flambeau.ir.node import Node, topological
+from flambeau.language.dtypes import object_of
+from flambeau.language.layout import contiguous_strides
+from flambeau.prims.record import record_of
+
+__all__ = ["Dialect", "Primitives", "number_of"]
+
+Tensor = Any
+
+
+def number_of(value: Node) -> Any:
+    """The number that a node is everywhere; None: it is none."""
+    return value.attribute("value") if value.op == "full" else None
+
+
+class Dialect:
+    """Writes one program; its tensors are those of the call.
+
+    Args:
+        program: the program.
+    """
+
+    def __init__(self, program: CallProgram) -> None:
+        self.program = program
+        self.values: dict[Node, Tensor] = {}
+        tensor = next(iter(program.tensors), None)
+        self.device = program.device if tensor is None else tensor.device
+
+    def run(self) -> Any:
+        """The call's results."""
+        results = [None if r is None else r.node for r in self.program.results]
+        for current in topological([node for node in results if node is not None]):
+            if not self.lazy(current):
+                self.tensor(current)
+        values = [None if r is None else self.result(r) for r in self.program.results]
+        return self.program.structured(values)
+
+    # ---------------------------------------------------------------------------- the dialect
+    @staticmethod
+    def writes(current: Node) -> bool:
+        """Whether the dialect has operators for a node."""
+        raise NotImplementedError
+
+    def lazy(self, current: Node) -> bool:
+        """Whether a node is written only where something reads it as a tensor."""
+        return current.op == "full"
+
+    def write(self, current: Node) -> Tensor:
+        """The value of a node that is no input, by calls."""
+        raise NotImplementedError
+
+    @staticmethod
+    def same(value: Tensor) -> Tensor:
+        """Another tensor of the same memory."""
+        raise NotImplementedError
+
+    def clone(self, value: Tensor) -> Tensor:
+        """A copy in row-major order."""
+        raise NotImplementedError
+
+    def strided(self, value: Tensor, strides: Sequence[int]) -> Tensor:
+        """A copy with other strides, which leave no gaps."""
+        raise NotImplementedError
+
+    def window(self, base: Tensor, shape: Sequence[int], strides: Any, offset: int) -> Tensor:
+        """A view of a tensor's memory."""
+        raise NotImplementedError
+
+    def overwrite(self, target: Tensor, value: Tensor) -> Tensor:
+        """The target, after a value was written to it."""
+        raise NotImplementedError
+
+    # ---------------------------------------------------------------------------- values
+    def tensor(self, current: Node) -> Tensor:
+        """The tensor of a node."""
+        value = self.values.get(current)
+        if value is None:
+            if current.is_input:
+                value = self.program.tensors[current.attribute("slot")]
+            else:
+                value = self.write(current)
+            self.values[current] = value
+        return value
+
+    def placed(self) -> dict[str, Any]:
+        """The argument that says where a new tensor goes, where it must be said."""
+        return {} if self.device.type == "cpu" else {"device": self.device}
+
+    def result(self, result: Result) -> Tensor:
+        """One result of the call, in its place in memory."""
+        shape = result.node.shape
+        if result.alias is not None:
+            base = self.program.tensors[result.alias]
+            if result.strides is None:
+                return base
+            value = self.tensor(result.node)
+            if _views(result.node) and _lies(value, result):
+                return value
+            return self.window(base, shape, result.strides, result.offset)
+        value = self.tensor(result.node)
+        if result.target is not None:
+            return self.overwrite(self.program.tensors[result.target], value)
+        strides = contiguous_strides(shape) if result.strides is None else result.strides
+        if not _same_order(value, strides):
+            return self.strided(value, strides)
+        return self.clone(value) if _views(result.node) else value
+
+
+def _views(current: Node) -> bool:
+    """Whether a node is an operand of the call, seen through views alone."""
+    while record_of(current).view is not None:
+        current = current.inputs[0]
+    return current.is_input
+
+
+def _lies(value: Tensor, result: Result) -> bool:
+    return value.storage_offset() == result.offset and _same_order(value, result.strides)
+
+
+def _same_order(value: Tensor, strides: Any) -> bool:
+    """Whether a tensor has these strides, in dimensions where they matter."""
+    if not value.numel():
+        return True
+    sizes = zip(value.shape, value.stride(), strides, strict=True)
+    return all(size == 1 or int(a) == int(b) for size, a, b in sizes)
+
+
+class Primitives(Dialect):
+    """Writes programs in `torch.ops.prims`."""
+
+    @staticmethod
+    def writes(current: Node) -> bool:
+        """Whether there is an operator for a node."""
+        leaf = current.op in ("full", "iota", "random") or current.is_input
+        return leaf or current.op in FORMS
+
+    def write(self, current: Node) -> Tensor:
+        """The value of a node, by calls of primitives."""
+        if current.op == "full":
+            number = number_of(current)
+            dtype = object_of(current.dtype)
+            scalar = self._call("scalar_tensor", number, dtype=dtype, **self.placed())
+            return self._spread(scalar, current.shape, [])
+        if current.op == "iota":
+            return self._iota(current)
+        if current.op == "random":
+            return self._random(current)
+        form = FORMS[current.op]
+        args, kwargs = form.call(current, [self.tensor(x) for x in current.inputs])
+        return packet(form.name).default(*args, **kwargs)
+
+    def _call(self, name: str, *args: Any, **kwargs: Any) -> Tensor:
+        return packet(name).default(*args, **kwargs)
+
+    def _spread(self, value: Tensor, shape: Sequence[Any], dims: list[int]) -> Tensor:
+        if tuple(value.shape) == tuple(shape):
+            return value
+        return self._call("broadcast_in_dim", value, list(shape), dims)
+
+    def _iota(self, current: Node) -> Tensor:
+        dimension, shape = current.attribute("dimension"), current.shape
+        dtype = object_of(current.dtype)
+        options = {"start": 0, "step": 1, "dtype": dtype, **self.placed()}
+        return self._spread(self._call("iota", shape[dimension], **options), shape, [dimension])
+
+    def _random(self, current: Node) -> Tensor:
+        numbers = [number_of(x) for x in current.inputs if x.op == "full"]
+        tensors = [self.tensor(x) for x in current.inputs if x.op != "full"]
+        options = {
+            "distribution": current.attribute("distribution"),
+            "shape": list(current.shape),
+            "dtype": object_of(current.dtype),
+        }
+        draws = dict(current.attributes).get("draws")
+        options |= {} if draws is None else {"draws": list(draws)}
+        if self.program.generator is not None:
+            options["generator"] = self.program.generator
+        return self._call("random", tensors, numbers, **options)
+
+    @staticmethod
+    def same(value: Tensor) -> Tensor:
+        """Another tensor of the same memory."""
+        return packet("view_of").default(value)
+
+    def clone(self, value: Tensor) -> Tensor:
+        """A copy in row-major order."""
+        return self._call("clone", value)
+
+    def strided(self, value: Tensor, strides: Sequence[int]) -> Tensor:
+        """A copy with other strides, which leave no gaps."""
+        return self._call("copy_strided", value, list(strides))
+
+    def window(self, base: Tensor, shape: Sequence[int], strides: Any, offset: int) -> Tensor:
+        """A view of a tensor's memory."""
+        return self._call("as_strided", base, list(shape), list(strides), offset)
+
+    def overwrite(self, target: Tensor, value: Tensor) -> Tensor:
+        """The target, after a value was written to it."""
+        return self._call("copy_to", target, value)
+
+
