@@ -6,7 +6,7 @@ its program as calls. `core_aten_decompositions` writes core ATen, the other tab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from typing import Any
 
 import flambeau as torch
@@ -19,9 +19,9 @@ __all__ = [
     "register_decomposition", "remove_decompositions",
 ]  # fmt: skip
 
-Table = dict[Any, Callable[..., Any]]
+Table = MutableMapping[Any, Callable[..., Any]]
 
-decomposition_table: Table = dict(primitive_table())
+decomposition_table: Table = primitive_table()
 pre_autograd_decomposition_table: Table = {}
 meta_table: Table = {}
 global_decomposition_table: dict[str, Table] = {
@@ -162,4 +162,4 @@ def core_aten_decompositions() -> Table:
         >>> [str(node.target) for node in module.graph.nodes if node.op == "call_function"]
         ['aten.sigmoid.default', 'aten.mul.Tensor']
     """
-    return dict(core_table())
+    return core_table()

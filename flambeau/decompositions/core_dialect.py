@@ -18,6 +18,7 @@ from flambeau.decompositions.tags import is_core
 from flambeau.ir.dtypes import CATEGORY
 from flambeau.ir.node import Node
 from flambeau.language.dtypes import object_of
+from flambeau.language.layout import contiguous_strides
 from flambeau.ops import aten
 from flambeau.ops.legacy.queries import broadcast_shapes
 from flambeau.prims.record import record_of
@@ -110,9 +111,7 @@ class Core(Dialect):
         shapes = [shape for _, shape in short]
         if tuple(broadcast_shapes(*shapes)) != tuple(current.shape):
             return [self.tensor(x) for x in current.inputs]
-        return [
-            self.tensor(x) if x.op != "full" else self.scalar(x, shape) for x, shape in short
-        ]
+        return [self.tensor(x) if x.op != "full" else self.scalar(x, shape) for x, shape in short]
 
     def scalar(self, constant: Node, shape: Sequence[int]) -> Tensor:
         """A constant as a tensor of a shape."""
@@ -124,6 +123,15 @@ class Core(Dialect):
     def same(value: Tensor) -> Tensor:
         """Another tensor of the same memory."""
         return _overload("alias.default")(value)
+
+    @staticmethod
+    def empty(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any, device: Any) -> Tensor:
+        """A new tensor with any numbers."""
+        options = {} if device.type == "cpu" else {"device": device}
+        if strides == contiguous_strides(shape):
+            return _overload("empty.memory_format")(list(shape), dtype=dtype, **options)
+        make = _overload("empty_strided.default")
+        return make(list(shape), list(strides), dtype=dtype, **options)
 
     def clone(self, value: Tensor) -> Tensor:
         """A copy in row-major order."""
@@ -280,9 +288,7 @@ def _slice(core: Core, current: Node) -> Tensor:
         current.attribute(name) for name in ("dimension", "start", "step", "length")
     )
     end = start + (length - 1) * step + 1 if length else start
-    return core.call(
-        "slice.Tensor", core.tensor(current.inputs[0]), dimension, start, end, step
-    )
+    return core.call("slice.Tensor", core.tensor(current.inputs[0]), dimension, start, end, step)
 
 
 @_writes("flip")
@@ -305,16 +311,64 @@ def _pad(core: Core, current: Node) -> Tensor:
     return core.call("constant_pad_nd.default", core.tensor(current.inputs[0]), pads, number)
 
 
+@_writes("floor_div")
+def _floor_div(core: Core, current: Node) -> Tensor:
+    return core.call("div.Tensor_mode", *core.operands(current), rounding_mode="floor")
+
+
 @_writes("gather")
 def _gather(core: Core, current: Node) -> Tensor:
     x, index = (core.tensor(each) for each in current.inputs)
     return core.call("gather.default", x, current.attribute("axis"), index)
 
 
-@_writes("take", only=lambda current: current.inputs[1].ndim == 1)
+@_writes("take")
 def _take(core: Core, current: Node) -> Tensor:
     x, index = (core.tensor(each) for each in current.inputs)
-    return core.call("index_select.default", x, current.attribute("axis"), index)
+    axis = current.attribute("axis")
+    if index.ndim == 1:
+        return core.call("index_select.default", x, axis, index)
+    return core.call("index.Tensor", x, [None] * axis + [index])
+
+
+@_writes("index_nd", only=lambda current: _leading(current))
+def _index_nd(core: Core, current: Node) -> Tensor:
+    x, *indices = (core.tensor(each) for each in current.inputs)
+    return core.call("index.Tensor", x, indices)
+
+
+def _leading(current: Node) -> bool:
+    """Whether the indexed dimensions are the first ones."""
+    dims = tuple(current.attribute("dims"))
+    return dims == tuple(range(len(dims)))
+
+
+@_writes("put_nd", only=lambda current: _leading(current) and _mode(current) in ("set", "add"))
+def _put_nd(core: Core, current: Node) -> Tensor:
+    x, *indices, source = (core.tensor(each) for each in current.inputs)
+    return core.call("index_put.default", x, indices, source, _mode(current) == "add")
+
+
+def _mode(current: Node) -> str:
+    return str(current.attribute("mode"))
+
+
+@_writes("scatter", only=lambda current: _mode(current) in ("set", "add"))
+def _scatter(core: Core, current: Node) -> Tensor:
+    x, index, source = (core.tensor(each) for each in current.inputs)
+    name = "scatter.src" if _mode(current) == "set" else "scatter_add.default"
+    return core.call(name, x, current.attribute("axis"), index, source)
+
+
+@_writes("check_index")
+def _check_index(core: Core, current: Node) -> Tensor:
+    """An index counted from the front; the operator that reads it checks its range."""
+    index = core.tensor(current.inputs[0])
+    if current.inputs[0].dtype != "i64":
+        index = core.call("_to_copy.default", index, dtype=object_of("i64"))
+    negative = core.call("lt.Scalar", index, 0)
+    wrapped = core.call("add.Tensor", index, current.attribute("size"))
+    return core.call("where.self", negative, wrapped, index)
 
 
 def _plain_product(current: Node) -> bool:
@@ -325,5 +379,3 @@ def _plain_product(current: Node) -> bool:
 def _matmul(core: Core, current: Node) -> Tensor:
     name = "mm.default" if current.ndim == 2 else "bmm.default"
     return core.call(name, *[core.tensor(x) for x in current.inputs])
-
-

@@ -42,12 +42,31 @@ class Dialect:
 
     def run(self) -> Any:
         """The call's results."""
-        results = [None if r is None else r.node for r in self.program.results]
-        for current in topological([node for node in results if node is not None]):
+        results = [r.node for r in self.program.results if r is not None and _computed(r)]
+        for current in topological(results):
             if not self.lazy(current):
                 self.tensor(current)
         values = [None if r is None else self.result(r) for r in self.program.results]
         return self.program.structured(values)
+
+    @classmethod
+    def fits(cls, program: CallProgram) -> bool:
+        """Whether the dialect can write a program.
+
+        Args:
+            program: of a call.
+        """
+        results = [r for r in program.results if r is not None]
+        return all(cls.shows(program, r) for r in results) and all(
+            map(cls.writes, topological([r.node for r in results]))
+        )
+
+    @classmethod
+    def shows(cls, program: CallProgram, result: Result) -> bool:
+        """Whether a view has the dtype of the memory that it shows."""
+        if result.alias is None or result.strides is None:
+            return True
+        return bool(program.tensors[result.alias].dtype == object_of(result.node.dtype))
 
     # ---------------------------------------------------------------------------- the dialect
     @staticmethod
@@ -68,6 +87,11 @@ class Dialect:
         """Another tensor of the same memory."""
         raise NotImplementedError
 
+    @staticmethod
+    def empty(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any, device: Any) -> Tensor:
+        """A new tensor with any numbers; NotImplemented: the operator itself is in the dialect."""
+        return NotImplemented
+
     def clone(self, value: Tensor) -> Tensor:
         """A copy in row-major order."""
         raise NotImplementedError
@@ -82,6 +106,10 @@ class Dialect:
 
     def overwrite(self, target: Tensor, value: Tensor) -> Tensor:
         """The target, after a value was written to it."""
+        raise NotImplementedError
+
+    def parts(self, base: Tensor) -> Tensor:
+        """A view of complex numbers as pairs of their parts, or the other way round."""
         raise NotImplementedError
 
     # ---------------------------------------------------------------------------- values
@@ -107,9 +135,12 @@ class Dialect:
             base = self.program.tensors[result.alias]
             if result.strides is None:
                 return base
-            value = self.tensor(result.node)
-            if _views(result.node) and _lies(value, result):
-                return value
+            if base.dtype != object_of(result.node.dtype):
+                return self.window(self.parts(base), shape, result.strides, result.offset)
+            if _views(result.node):
+                value = self.tensor(result.node)
+                if _lies(value, result):
+                    return value
             return self.window(base, shape, result.strides, result.offset)
         value = self.tensor(result.node)
         if result.target is not None:
@@ -118,6 +149,11 @@ class Dialect:
         if not _same_order(value, strides):
             return self.strided(value, strides)
         return self.clone(value) if _views(result.node) else value
+
+
+def _computed(result: Result) -> bool:
+    """Whether a result is more than an operand, or a view that is no chain of views."""
+    return result.alias is None or (result.strides is not None and _views(result.node))
 
 
 def _views(current: Node) -> bool:
@@ -196,6 +232,13 @@ class Primitives(Dialect):
         """Another tensor of the same memory."""
         return packet("view_of").default(value)
 
+    @staticmethod
+    def empty(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any, device: Any) -> Tensor:
+        """A new tensor with any numbers."""
+        options = {} if device.type == "cpu" else {"device": device}
+        make = packet("empty_strided").default
+        return make(list(shape), list(strides), dtype=dtype, **options)
+
     def clone(self, value: Tensor) -> Tensor:
         """A copy in row-major order."""
         return self._call("clone", value)
@@ -204,6 +247,19 @@ class Primitives(Dialect):
         """A copy with other strides, which leave no gaps."""
         return self._call("copy_strided", value, list(strides))
 
+    @classmethod
+    def shows(cls, program: CallProgram, result: Result) -> bool:
+        """Whether primitives make a view: its dtype is that of the memory, or of its parts."""
+        if super().shows(program, result):
+            return True
+        assert result.alias is not None
+        base = program.tensors[result.alias].dtype
+        return bool(base.is_complex != object_of(result.node.dtype).is_complex)
+
+    def parts(self, base: Tensor) -> Tensor:
+        """A view of complex numbers as pairs of their parts, or the other way round."""
+        return self._call("view_as_real" if base.dtype.is_complex else "view_as_complex", base)
+
     def window(self, base: Tensor, shape: Sequence[int], strides: Any, offset: int) -> Tensor:
         """A view of a tensor's memory."""
         return self._call("as_strided", base, list(shape), list(strides), offset)
@@ -211,5 +267,3 @@ class Primitives(Dialect):
     def overwrite(self, target: Tensor, value: Tensor) -> Tensor:
         """The target, after a value was written to it."""
         return self._call("copy_to", target, value)
-
-

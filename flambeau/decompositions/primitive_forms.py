@@ -213,12 +213,8 @@ def _joined() -> Form:
 
 
 # ------------------------------------------------------------------------- without a record's form
-def _iota(
-    length: Any, start: Any, step: Any, dtype: Any, device: Any, requires_grad: bool
-) -> Node:
-    if requires_grad:
-        problem = "a primitive makes no leaves of the autograd graph"
-        raise failure(NotImplementedError, "iota", problem, "call requires_grad_() on the result")
+def _iota(length: Any, start: Any, step: Any, dtype: Any, device: Any, requires_grad: bool) -> Node:
+    _no_leaf("iota", requires_grad)
     count = prims.iota((length,), 0, "i64")
     steps = count if step == 1 else count * step
     return prims.cast(steps if start == 0 else steps + start, _dtype_name(dtype))
@@ -249,6 +245,17 @@ def _in_order(a: Node, stride: Any) -> Dense:
     return Dense(a, sorted(range(a.ndim), key=lambda d: -stride[d]))
 
 
+def _empty(shape: Any, strides: Any, dtype: Any, device: Any, requires_grad: bool) -> Dense:
+    _no_leaf("empty_strided", requires_grad)
+    return _in_order(prims.full(0, tuple(shape), _dtype_name(dtype)), strides)
+
+
+def _no_leaf(name: str, requires_grad: bool) -> None:
+    if requires_grad:
+        problem = "a primitive makes no leaves of the autograd graph"
+        raise failure(NotImplementedError, name, problem, "call requires_grad_() on the result")
+
+
 def _no_call(node: Node, operands: Sequence[Any]) -> Call:
     raise NotImplementedError(
         f"[prims] {node.op} is no call by itself\nhint: decompositions write it where it is read"
@@ -263,6 +270,8 @@ def _further() -> list[Form]:
         "scalar_tensor(Scalar s, *, dtype? dtype=None, device? device=None) -> Tensor": _scalar,
         "random(Tensor[] parameters, object numbers, *, str distribution, SymInt[] shape, "
         "dtype dtype, int[]? draws=None, generator? generator=None) -> Tensor": _random,
+        "empty_strided(SymInt[] shape, int[] strides, *, dtype dtype, device? device=None, "
+        "bool requires_grad=False) -> Tensor": _empty,
         "copy_to(Tensor! a, Tensor b) -> Tensor": lambda a, b: prims.cast(b, a.dtype),
         "copy_strided(Tensor a, int[] stride) -> Tensor": _in_order,
     }
@@ -331,4 +340,3 @@ def _forms() -> dict[str, Form]:
 
 FORMS: dict[str, Form] = _forms()
 FURTHER: dict[str, Form] = {form.name: form for form in _further()}
-

@@ -22,9 +22,10 @@ PUBLIC = {
     **{name: name for name in (
         "as_strided", "as_strided_scatter", "clone", "fmax", "fmin", "frexp", "gcd", "hypot",
         "isfinite", "reciprocal", "conj_physical",
+        "view_as_real", "view_as_complex", "conj",
     )},
     **{name: f"special.{name}" for name in ("ndtri", "erfcx", "spherical_bessel_j0")},
-    "view_of": "alias", "bessel_i0": "i0", "bessel_i0e": "special.i0e",
+    "view_of": "alias", "neg_view": "_neg_view", "bessel_i0": "i0", "bessel_i0e": "special.i0e",
     "bessel_i1": "special.i1", "bessel_i1e": "special.i1e",
     "bessel_j0": "special.bessel_j0", "bessel_j1": "special.bessel_j1",
 }  # fmt: skip

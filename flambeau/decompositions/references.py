@@ -11,7 +11,6 @@ from flambeau.core import install
 from flambeau.decompositions.emission import Primitives
 from flambeau.decompositions.programs import program_of_call
 from flambeau.ir.lock import late
-from flambeau.ir.node import topological
 from flambeau.language.definition import REGISTRY
 from flambeau.utils._pytree import tree_leaves
 
@@ -42,10 +41,7 @@ class Reference:
         if not isinstance(function, _core.Op) or _needs_gradient((args, kwargs)):
             return function(*args, **kwargs)
         program = program_of_call(function, args, kwargs)
-        if program is None:
-            return function(*args, **kwargs)
-        nodes = topological([r.node for r in program.results if r is not None])
-        if not all(map(Primitives.writes, nodes)):
+        if program is None or not Primitives.fits(program):
             return function(*args, **kwargs)
         return Primitives(program).run()
 

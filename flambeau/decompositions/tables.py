@@ -8,7 +8,7 @@ their derivation gives.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from flambeau import _core
@@ -17,19 +17,24 @@ from flambeau.core import install
 from flambeau.decompositions import inner
 from flambeau.decompositions.core_dialect import Core
 from flambeau.decompositions.emission import Dialect, Primitives
+from flambeau.decompositions.primitive_operators import packet
 from flambeau.decompositions.programs import program_of_call
 from flambeau.decompositions.tags import is_core, is_core_name
 from flambeau.ir.lock import late
-from flambeau.ir.node import topological
 from flambeau.language.definition import REGISTRY
 from flambeau.ops import aten
 
-__all__ = ["Decomposition", "core_table", "hidden_decomposition", "overloads", "primitive_table"]
+__all__ = [
+    "PENDING", "Decomposition", "Table", "core_table", "hidden_decomposition", "overloads",
+    "pending", "primitive_table",
+]  # fmt: skip
 
 Overload = aten.Overload
 
 
 _SAME = ("detach", "lift_fresh")  # operators that return another tensor of the same memory
+
+_EMPTY = ("empty", "empty_like", "new_empty")  # operators whose results nobody wrote
 
 
 class _NotWrittenError(Exception):
@@ -67,10 +72,7 @@ class Decomposition:
         if composed is not NotImplemented:
             return composed
         program = program_of_call(function, args, kwargs)
-        if program is None:
-            return NotImplemented
-        nodes = topological([r.node for r in program.results if r is not None])
-        if any(not self.dialect.writes(current) for current in nodes):
+        if program is None or not self.dialect.fits(program):
             return NotImplemented
         return self.dialect(program).run()
 
@@ -86,6 +88,8 @@ class Decomposition:
             return NotImplemented
         modes = late("flambeau.utils._python_dispatch")._modes
         _, values, _ = operator.bind(args, kwargs)
+        if self.__name__ in _EMPTY:
+            return self._empty(operator, values)
         before, modes.by_programs = modes.by_programs, self.dialect
         try:
             return operator.run(*values)
@@ -94,30 +98,96 @@ class Decomposition:
         finally:
             modes.by_programs = before
 
+    def _empty(self, operator: inner.Inner, values: Any) -> Any:
+        dispatch = late("flambeau.utils._python_dispatch")
+        with dispatch._disable_current_modes(), late("flambeau._subclasses.fake_calls").below():
+            model = operator.run(*values)
+        operands = [x for x in values if isinstance(x, _core.Tensor)]
+        device = operands[0].device if operands else model.device
+        return self.dialect.empty(tuple(model.shape), model.stride(), model.dtype, device)
 
-def hidden_decomposition(overload: Overload) -> Callable[..., Any] | None:
-    """The decomposition of an operator that only a decomposition called.
 
-    Its name in the inner library is another operator's, so it must not stay in a graph.
+class Table(dict[Overload, Decomposition]):
+    """Decompositions by overload.
+
+    Attributes:
+        dialect: what they are written in.
+    """
+
+    def __init__(self, dialect: type[Dialect], chosen: Iterable[Overload]) -> None:
+        super().__init__({each: Decomposition(each, dialect) for each in chosen})
+        self.dialect = dialect
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The decomposition of an overload, or *default*.
+
+        Operators with several signatures may be called by overloads that their list leaves out.
+        """
+        decomposition = super().get(key)
+        if decomposition is not None or not isinstance(key, Overload):
+            return default if decomposition is None else decomposition
+        names = key.overloadpacket.overloads()
+        if key._overloadname in names:
+            return default
+        listed = (getattr(key.overloadpacket, name) for name in names)
+        return Decomposition(key, self.dialect) if any(x in self for x in listed) else default
+
+
+def hidden_decomposition(overload: Overload, table: Any) -> Decomposition | None:
+    """The decomposition of an operator that the inner library does not have by its name.
+
+    A graph could not call it. Core ATen comes first, unless a table or a decomposition that runs
+    has a dialect.
 
     Args:
         overload: what is called.
+        table: of the graph.
     """
-    dialect = late("flambeau.utils._python_dispatch")._modes.by_programs
-    if dialect is None or overload.namespace != "aten":
+    operator = overload.overloadpacket
+    if overload.namespace != "aten" or not isinstance(operator._function, _core.Op):
         return None
-    packet = overload.overloadpacket
-    if aten._packets.get(packet.__name__) is packet:
+    if aten.is_named(operator):
         return None
-    decomposition = Decomposition(overload, dialect)
+    running = late("flambeau.utils._python_dispatch")._modes.by_programs
+    dialect = running or getattr(table, "dialect", None)
+    alone = running is not None or dialect is Primitives
+    return _Hidden(overload, (dialect,) if alone else (Core, Primitives))
 
-    def run(*args: Any, **kwargs: Any) -> Any:
-        result = decomposition(*args, **kwargs)
-        if result is NotImplemented:
+
+# Views whose elements are conjugates or negatives: the caller of the operator marks its result.
+PENDING = {"_conj_alias": "conj", "_neg_alias": "neg_view"}
+
+
+def pending(overload: Overload, table: Any) -> Overload:
+    """The operator that returns a marked view, for graphs.
+
+    Args:
+        overload: the one whose caller marks its result.
+        table: of the graph.
+    """
+    name = PENDING[overload.overloadpacket.__name__]
+    if getattr(table, "dialect", None) is Primitives:
+        return packet(name).default
+    return aten.__getattr__(f"_{name}").default
+
+
+class _Hidden(Decomposition):
+    """A decomposition without which a graph is wrong."""
+
+    def __init__(self, overload: Overload, dialects: tuple[type[Dialect], ...]) -> None:
+        super().__init__(overload, dialects[0])
+        self.dialects = dialects
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The operator's results, by the first dialect that can write them."""
+        for dialect in self.dialects:
+            self.dialect = dialect
+            result = super().__call__(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        if late("flambeau.utils._python_dispatch")._modes.by_programs is not None:
             raise _NotWrittenError
-        return result
-
-    return run
+        return NotImplemented
 
 
 # ------------------------------------------------------------------------------ tables
@@ -147,9 +217,9 @@ def _writes(overload: Overload) -> bool:
     return name.endswith("_") and not name.endswith("__")
 
 
-def primitive_table() -> dict[Overload, Decomposition]:
+def primitive_table() -> Table:
     """Decompositions of all operators, to primitives."""
-    return {each: Decomposition(each, Primitives) for each in overloads()}
+    return Table(Primitives, overloads())
 
 
 def _outside_core(overload: Overload) -> bool:
@@ -162,9 +232,9 @@ def _outside_core(overload: Overload) -> bool:
     return not is_core_name(f"{name}.{overload._overloadname}")
 
 
-def core_table() -> dict[Overload, Decomposition]:
+def core_table() -> Table:
     """Decompositions of operators outside core ATen, to core ATen.
 
     An operator in place is written by the operator's own decomposition and `copy_`.
     """
-    return {each: Decomposition(each, Core) for each in overloads() if _outside_core(each)}
+    return Table(Core, filter(_outside_core, overloads()))

@@ -21,6 +21,9 @@ HOMES = ("ops.aten", "torch", "nn.functional", "linalg", "fft", "special")
 # Operators for which a number counts as a tensor of no dimensions.
 _WRAPPED_NUMBERS = frozenset({"add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_"})
 
+# Methods of tensors whose names are also those of other functions in `nn.functional`.
+_METHODS = frozenset({"unfold"})
+
 _TYPES = {
     "TensorOrScalar": "Tensor",
     "dtype": "ScalarType",
@@ -192,6 +195,8 @@ def __getattr__(name: str) -> Packet:
     if packet is not None:
         return packet
     function = _GEOMETRY.get(name) or late("flambeau.decompositions.inner").TABLE.get(name)
+    if name in _METHODS:
+        function = REGISTRY[name].native
     for home in HOMES:
         function = function or install.namespace(home).get(name.removeprefix(f"{home}_"))
     if function is None and name in REGISTRY and "method" in REGISTRY[name].options.where:
@@ -201,6 +206,15 @@ def __getattr__(name: str) -> Packet:
     if function is None or name.startswith("__"):
         raise AttributeError(f"module 'flambeau.ops.aten' has no attribute {name!r}")
     return _packets.setdefault(name, Packet(name, function))
+
+
+def is_named(packet: Packet) -> bool:
+    """Whether a packet is what the inner library has under its name.
+
+    Args:
+        packet: of an operator.
+    """
+    return _packets.get(packet.__name__) is packet
 
 
 @functools.cache

@@ -229,11 +229,11 @@ def _call_hosted(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     """A call of an operator that is a Python function: what that calls comes here, too."""
     definition = aten.definition_of(function)
     body = definition.overloads[0].body
-    if _modes.by_programs is not None:
-        return body(*args, **kwargs)
     operator = inner.TABLE.get(definition.name)
     if operator is not None and operator.run is body:
         return operator(*args, **kwargs)
+    if _modes.by_programs is not None:
+        return body(*args, **kwargs)
     compose = composite_of(definition.overloads[0])
     if compose is not None and compose not in _modes.composing:
         try:

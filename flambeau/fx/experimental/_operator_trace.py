@@ -18,7 +18,7 @@ import flambeau as torch
 from flambeau._subclasses import fake_calls
 from flambeau._subclasses.fake_tensor import FakeTensor
 from flambeau.autograd.transforms.wrappers import levels
-from flambeau.decompositions.tables import Decomposition, hidden_decomposition
+from flambeau.decompositions.tables import PENDING, Decomposition, hidden_decomposition, pending
 from flambeau.fx._symbolic_trace import Tracer
 from flambeau.fx.node import Node
 from flambeau.fx.passes.shape_prop import _extract_tensor_metadata
@@ -172,9 +172,11 @@ class OperatorMode(TorchDispatchMode):
     ) -> Value:
         """Runs an operator and records it, or what it is replaced by."""
         kwargs = kwargs or {}
+        if func.overloadpacket.__name__ in PENDING:
+            return self._recorded(func, args, kwargs, shown=pending(func, self.table))
         replacement = self.table.get(func) if func not in self._replacing else None
         if replacement is None and func not in self._replacing:
-            replacement = hidden_decomposition(func)
+            replacement = hidden_decomposition(func, self.table)
         if replacement is not None:
             result = self._replaced(func, replacement, args, kwargs)
             if result is not NotImplemented:
@@ -191,8 +193,12 @@ class OperatorMode(TorchDispatchMode):
                 result = replacement(*args, **kwargs)
         finally:
             self._replacing.pop()
-        if isinstance(replacement, Decomposition):
-            self._drop_unused(result, *before)
+        if not isinstance(replacement, Decomposition):
+            return result
+        tensors = [x for x in pytree.tree_leaves(result) if _is_tensor(x)]
+        if any(self.tracking.find(x) is None for x in tensors):
+            result = NotImplemented  # made by something that no mode sees
+        self._drop_unused(result, *before)
         return result
 
     def _drop_unused(self, result: Value, last: Node | None, tracking: Tracking) -> None:
@@ -222,7 +228,10 @@ class OperatorMode(TorchDispatchMode):
 
         return func(*pytree.tree_map(constant, args), **pytree.tree_map(constant, kwargs))
 
-    def _recorded(self, func: Value, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
+    def _recorded(
+        self, func: Value, args: tuple[Value, ...], kwargs: dict[str, Value], shown: Value = None
+    ) -> Value:
+        """Runs an operator and makes its node, which calls *shown* instead where that is given."""
         if levels():
             problem = f"{func} runs inside torch.func.vmap or jvp, which have calls of their own"
             hint = "record the function for a batch instead of mapping one for a row"
@@ -233,8 +242,9 @@ class OperatorMode(TorchDispatchMode):
         entries = {id(x): self.tracking.find(x) for x in operands}
         nodes = {key: entry.proxy for key, entry in entries.items() if entry is not None}
         proxies, named = pytree.tree_map(lambda x: nodes.get(id(x), x), (args, kwargs))
-        name = self.tracer.graph._target_to_str(func.overloadpacket.__name__)
-        proxy = self.tracer.create_proxy("call_function", func, proxies, named, name=name)
+        target = shown or func
+        name = self.tracer.graph._target_to_str(target.overloadpacket.__name__)
+        proxy = self.tracer.create_proxy("call_function", target, proxies, named, name=name)
         proxy.node.meta.update(_tags.get())
         result = self._run(func, args, kwargs)
         self._track(result, proxy, self._constant(func, args, kwargs, entries, result))
