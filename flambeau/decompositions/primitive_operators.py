@@ -62,7 +62,10 @@ class PrimitiveOverload(aten.Overload):
         form = _BY_NAME.get(self.overloadpacket.__name__)
         if form is None:
             return super()._schema
-        return parse(f"prims::{aten.upstream_types(form.text)}")
+        text = aten.upstream_types(form.text)
+        if "Tensor!" in text:  # the only result is the argument that is written
+            text = text.replace("Tensor!", "Tensor(a!)").replace("-> Tensor", "-> Tensor(a!)")
+        return parse(f"prims::{text}")
 
 
 _packets: dict[str, Packet] = {}
