@@ -13,13 +13,15 @@ import flambeau as torch
 from flambeau.decompositions.tables import core_table, primitive_table
 from flambeau.ir.failure import failure
 
+Value = Any  # an argument or a result of an operator
+
 __all__ = [
     "core_aten_decompositions", "decomposition_table", "get_decompositions",
     "global_decomposition_table", "meta_table", "pre_autograd_decomposition_table",
     "register_decomposition", "remove_decompositions",
 ]  # fmt: skip
 
-Table = MutableMapping[Any, Callable[..., Any]]
+Table = MutableMapping[Value, Callable[..., Value]]
 
 decomposition_table: Table = primitive_table()
 pre_autograd_decomposition_table: Table = {}
@@ -39,15 +41,15 @@ def _table(kind: str, name: str) -> Table:
     return global_decomposition_table[kind]
 
 
-def _named(name: str) -> Any:
+def _named(name: str) -> Value:
     """The operator of "aten::add.Tensor", "aten.add.Tensor" or "aten.add"."""
-    space, _, rest = name.replace("::", ".").partition(".")
-    operator, _, overload = rest.partition(".")
+    space, _, path = name.replace("::", ".").partition(".")
+    operator, _, overload = path.partition(".")
     packet = getattr(getattr(torch.ops, space), operator)
     return getattr(packet, overload) if overload else packet
 
 
-def _overloads(op: Any) -> Iterator[Any]:
+def _overloads(op: Value) -> Iterator[Value]:
     """Overloads of what programs name an operator by; none of other objects."""
     if isinstance(op, str):
         op = _named(op)
@@ -58,7 +60,7 @@ def _overloads(op: Any) -> Iterator[Any]:
         yield op
 
 
-def _operators(op: Any) -> list[Any]:
+def _operators(op: Value) -> list[Value]:
     overloads = list(_overloads(op))
     if not overloads:
         hint = "an overload, such as torch.ops.aten.add.Tensor"
@@ -67,12 +69,12 @@ def _operators(op: Any) -> list[Any]:
 
 
 def register_decomposition(
-    aten_op: Any,
+    aten_op: Value,
     registry: Table | None = None,
     *,
     type: str = "post_autograd",  # noqa: A002 - PyTorch's name
     unsafe: bool = False,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
     """A decorator that registers a function as the decomposition of operators.
 
     Args:
@@ -99,7 +101,7 @@ def register_decomposition(
     table = _table(type, "register_decomposition") if registry is None else registry
     ops = aten_op if isinstance(aten_op, (list, tuple)) else [aten_op]
 
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+    def register(function: Callable[..., Value]) -> Callable[..., Value]:
         for op in ops:
             for overload in _operators(op):
                 table[overload] = function
@@ -109,7 +111,7 @@ def register_decomposition(
 
 
 def get_decompositions(
-    aten_ops: Sequence[Any],
+    aten_ops: Sequence[Value],
     type: str = "post_autograd",  # noqa: A002 - PyTorch's name
 ) -> Table:
     """The decompositions of some operators, as a table for `make_fx`.
@@ -135,7 +137,7 @@ def get_decompositions(
     return {overload: table[overload] for overload in overloads if overload in table}
 
 
-def remove_decompositions(decompositions: Table, aten_ops: Iterable[Any]) -> None:
+def remove_decompositions(decompositions: Table, aten_ops: Iterable[Value]) -> None:
     """Takes operators out of a table.
 
     Args:

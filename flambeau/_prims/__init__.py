@@ -13,7 +13,9 @@ from typing import Any
 import flambeau as torch
 from flambeau.decompositions.primitive_operators import NAMES, packet
 
+Value = Any  # an argument or a result of an operator
 Tensor = Any
+
 
 # PyTorch's primitives; ours that it has not are in `torch.ops.prims` alone.
 _UPSTREAM = """
@@ -48,7 +50,7 @@ class RETURN_TYPE(Enum):
     NONE = (3,)
 
 
-def maximum_value(dtype: Any) -> bool | int | float:
+def maximum_value(dtype: Value) -> bool | int | float:
     """The largest number of a dtype.
 
     Args:
@@ -62,7 +64,7 @@ def maximum_value(dtype: Any) -> bool | int | float:
     return _limit(dtype, "max")
 
 
-def minimum_value(dtype: Any) -> bool | int | float:
+def minimum_value(dtype: Value) -> bool | int | float:
     """The smallest number of a dtype.
 
     Args:
@@ -71,7 +73,7 @@ def minimum_value(dtype: Any) -> bool | int | float:
     return _limit(dtype, "min")
 
 
-def _limit(dtype: Any, end: str) -> bool | int | float:
+def _limit(dtype: Value, end: str) -> bool | int | float:
     if dtype == torch.bool:
         return end == "max"
     info = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
@@ -103,7 +105,7 @@ def expand_dims(a: Tensor, dimensions: Sequence[int], ndim: int | None = None) -
     return packet("broadcast_in_dim").default(a, shape, places)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> Value:
     """The overload of a primitive."""
     if name not in __all__:
         raise AttributeError(f"module 'torch._prims' has no attribute {name!r}")

@@ -13,7 +13,7 @@ from typing import Any
 
 from flambeau import _core
 from flambeau.decompositions.composites import viewable
-from flambeau.decompositions.emission import Dialect, number_of
+from flambeau.decompositions.emission import Dialect, number_of, placed
 from flambeau.decompositions.tags import is_core
 from flambeau.ir.dtypes import CATEGORY
 from flambeau.ir.node import Node
@@ -23,9 +23,11 @@ from flambeau.ops import aten
 from flambeau.ops.legacy.queries import broadcast_shapes
 from flambeau.prims.record import record_of
 
+Value = Any  # an argument or a result of an operator
+Tensor = Any
+
 __all__ = ["Core"]
 
-Tensor = Any
 
 # Pointwise primitives whose operator has another name or overload than the primitive's.
 _UNARY = "{}.default"
@@ -34,15 +36,19 @@ _BINARY = {
     "pow": "pow.Tensor_Tensor",
 }  # fmt: skip
 _COMPARISONS = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
-_COMMUTE = frozenset({"add", "mul"})
 _WITH_NUMBER = {
     "add": "add.Tensor", "sub": "sub.Tensor", "mul": "mul.Tensor", "div": "div.Tensor",
     "pow": "pow.Tensor_Scalar", "fmod": "fmod.Scalar", "remainder": "remainder.Scalar",
     **{name: f"{name}.Scalar" for name in _COMPARISONS},
 }  # fmt: skip
+# Operators that take a number, of which it is the first operand, as their second one.
+_SWAPPED = {
+    "add": "add.Tensor", "mul": "mul.Tensor",
+    **{name: f"{swapped}.Scalar" for name, swapped in _COMPARISONS.items()},
+}  # fmt: skip
 
 
-def _overload(name: str) -> Any:
+def _overload(name: str) -> Value:
     """An overload of core ATen by its name; None: it is not in the set."""
     operator, _, overload = name.partition(".")
     try:
@@ -64,7 +70,7 @@ class Core(Dialect):
     @staticmethod
     def writes(current: Node) -> bool:
         """Whether core operators compute a node."""
-        if current.is_input or current.op in _WRITERS:
+        if current.is_input or _WRITERS.get(current.op) is not None:
             check = _CHECKS.get(current.op)
             return check is None or check(current)
         if record_of(current).kind != "pointwise":
@@ -73,14 +79,15 @@ class Core(Dialect):
 
     def lazy(self, current: Node) -> bool:
         """Whether a node is written only where something reads it as a tensor."""
-        return current.op in ("full", "broadcast")
+        record = record_of(current)
+        return record.constant or record.repeats == "dimensions"
 
     def write(self, current: Node) -> Tensor:
         """The value of a node, by calls of core operators."""
         writer = _WRITERS.get(current.op)
         return self.pointwise(current) if writer is None else writer(self, current)
 
-    def call(self, name: str, *args: Any, **kwargs: Any) -> Tensor:
+    def call(self, name: str, *args: Value, **kwargs: Value) -> Tensor:
         """Calls an overload of `torch.ops.aten`."""
         return _overload(name)(*args, **kwargs)
 
@@ -90,20 +97,19 @@ class Core(Dialect):
         if len(current.inputs) == 1:
             return self.call(_pointwise_name(current), self.tensor(current.inputs[0]))
         a, b = current.inputs
-        if b.op == "full" and self._takes_number(current, b) and a.op != "full":
+        if self._takes_number(current, b) and number_of(a) is None:
             return self.call(_WITH_NUMBER[current.op], self.tensor(a), number_of(b))
-        if a.op == "full" and b.op != "full" and self._takes_number(current, a):
-            operand = self.tensor(b)
-            if current.op in _COMMUTE:
-                return self.call(_WITH_NUMBER[current.op], operand, number_of(a))
-            if current.op in _COMPARISONS:
-                return self.call(f"{_COMPARISONS[current.op]}.Scalar", operand, number_of(a))
+        if self._takes_number(current, a) and number_of(b) is None:
+            swapped = _SWAPPED.get(current.op)
+            if swapped is not None:
+                return self.call(swapped, self.tensor(b), number_of(a))
         return self.call(_pointwise_name(current), *self.operands(current))
 
     def _takes_number(self, current: Node, number: Node) -> bool:
         """Whether an operator computes with a number in the dtype that the constant has."""
         fits = CATEGORY[number.dtype] in (1, 2) and number.dtype not in ("u8", "i8", "i16")
-        return fits and current.op in _WITH_NUMBER
+        operator = _WITH_NUMBER.get(current.op)
+        return fits and operator is not None and number_of(number) is not None
 
     def operands(self, current: Node) -> list[Tensor]:
         """Operands of a pointwise node: before they are broadcast, where the operator does it."""
@@ -111,11 +117,13 @@ class Core(Dialect):
         shapes = [shape for _, shape in short]
         if tuple(broadcast_shapes(*shapes)) != tuple(current.shape):
             return [self.tensor(x) for x in current.inputs]
-        return [self.tensor(x) if x.op != "full" else self.scalar(x, shape) for x, shape in short]
+        return [
+            self.scalar(x, shape) if record_of(x).constant else self.tensor(x) for x, shape in short
+        ]
 
     def scalar(self, constant: Node, shape: Sequence[int]) -> Tensor:
         """A constant as a tensor of a shape."""
-        options = {"dtype": object_of(constant.dtype), **self.placed()}
+        options = {"dtype": object_of(constant.dtype), **placed(self.device)}
         return self.call("full.default", list(shape), number_of(constant), **options)
 
     # ---------------------------------------------------------------------------- results
@@ -125,13 +133,14 @@ class Core(Dialect):
         return _overload("alias.default")(value)
 
     @staticmethod
-    def empty(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any, device: Any) -> Tensor:
+    def empty(
+        shape: tuple[int, ...], strides: tuple[int, ...], dtype: Value, device: Value
+    ) -> Tensor:
         """A new tensor with any numbers."""
-        options = {} if device.type == "cpu" else {"device": device}
+        options = {"dtype": dtype, **placed(device)}
         if strides == contiguous_strides(shape):
-            return _overload("empty.memory_format")(list(shape), dtype=dtype, **options)
-        make = _overload("empty_strided.default")
-        return make(list(shape), list(strides), dtype=dtype, **options)
+            return _overload("empty.memory_format")(list(shape), **options)
+        return _overload("empty_strided.default")(list(shape), list(strides), **options)
 
     def clone(self, value: Tensor) -> Tensor:
         """A copy in row-major order."""
@@ -147,7 +156,7 @@ class Core(Dialect):
         back = sorted(range(value.ndim), key=order.__getitem__)
         return self.call("permute.default", dense, back)
 
-    def window(self, base: Tensor, shape: Sequence[int], strides: Any, offset: int) -> Tensor:
+    def window(self, base: Tensor, shape: Sequence[int], strides: Value, offset: int) -> Tensor:
         """A view of a tensor's memory."""
         return self.call("as_strided.default", base, list(shape), list(strides), offset)
 
@@ -161,9 +170,10 @@ _DENSE = {"memory_format": _core.contiguous_format}
 
 def _short(value: Node) -> tuple[Node, tuple[int, ...]]:
     """An operand before a broadcast that operators make by themselves, and its shape."""
-    if value.op == "full":
+    record = record_of(value)
+    if record.constant:
         return value, ()
-    if value.op == "broadcast":
+    if record.repeats == "dimensions":
         operand, dims = value.inputs[0], value.attribute("dimensions")
         if tuple(dims) == tuple(range(value.ndim - operand.ndim, value.ndim)):
             return operand, operand.shape
@@ -224,7 +234,7 @@ def _full(core: Core, current: Node) -> Tensor:
 @_writes("iota")
 def _iota(core: Core, current: Node) -> Tensor:
     shape, dimension = current.shape, current.attribute("dimension")
-    options = {"dtype": object_of(current.dtype), **core.placed()}
+    options = {"dtype": object_of(current.dtype), **placed(core.device)}
     line = core.call("arange.start_step", 0, shape[dimension], 1, **options)
     if current.ndim == 1:
         return line
@@ -303,7 +313,7 @@ def _cat(core: Core, current: Node) -> Tensor:
     return core.call("cat.default", operands, current.attribute("dimension"))
 
 
-@_writes("pad", only=lambda current: current.inputs[1].op == "full")
+@_writes("pad", only=lambda current: number_of(current.inputs[1]) is not None)
 def _pad(core: Core, current: Node) -> Tensor:
     sides = zip(current.attribute("low"), current.attribute("high"), strict=True)
     pads = [n for low, high in reversed(list(sides)) for n in (low, high)]

@@ -6,9 +6,10 @@ core ATen. Under a mode that records, the calls are the nodes of the recorded gr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from flambeau import _core
 from flambeau.decompositions.primitive_forms import FORMS
 from flambeau.decompositions.primitive_operators import packet
 from flambeau.decompositions.programs import CallProgram, Result
@@ -17,14 +18,24 @@ from flambeau.language.dtypes import object_of
 from flambeau.language.layout import contiguous_strides
 from flambeau.prims.record import record_of
 
-__all__ = ["Dialect", "Primitives", "number_of"]
-
+Value = Any  # an argument or a result of an operator
 Tensor = Any
 
+__all__ = ["Dialect", "Primitives", "number_of", "placed"]
 
-def number_of(value: Node) -> Any:
+
+def number_of(value: Node) -> Value:
     """The number that a node is everywhere; None: it is none."""
-    return value.attribute("value") if value.op == "full" else None
+    return value.attribute("value") if record_of(value).constant else None
+
+
+def placed(device: Value) -> dict[str, Value]:
+    """The argument that says where a new tensor goes; none for the default device.
+
+    Args:
+        device: where it goes.
+    """
+    return {} if device == _core.get_default_device() else {"device": device}
 
 
 class Dialect:
@@ -40,7 +51,7 @@ class Dialect:
         tensor = next(iter(program.tensors), None)
         self.device = program.device if tensor is None else tensor.device
 
-    def run(self) -> Any:
+    def run(self) -> Value:
         """The call's results."""
         results = [r.node for r in self.program.results if r is not None and _computed(r)]
         for current in topological(results):
@@ -76,7 +87,7 @@ class Dialect:
 
     def lazy(self, current: Node) -> bool:
         """Whether a node is written only where something reads it as a tensor."""
-        return current.op == "full"
+        return record_of(current).constant
 
     def write(self, current: Node) -> Tensor:
         """The value of a node that is no input, by calls."""
@@ -88,7 +99,9 @@ class Dialect:
         raise NotImplementedError
 
     @staticmethod
-    def empty(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any, device: Any) -> Tensor:
+    def empty(
+        shape: tuple[int, ...], strides: tuple[int, ...], dtype: Value, device: Value
+    ) -> Tensor:
         """A new tensor with any numbers; NotImplemented: the operator itself is in the dialect."""
         return NotImplemented
 
@@ -100,7 +113,7 @@ class Dialect:
         """A copy with other strides, which leave no gaps."""
         raise NotImplementedError
 
-    def window(self, base: Tensor, shape: Sequence[int], strides: Any, offset: int) -> Tensor:
+    def window(self, base: Tensor, shape: Sequence[int], strides: Value, offset: int) -> Tensor:
         """A view of a tensor's memory."""
         raise NotImplementedError
 
@@ -123,10 +136,6 @@ class Dialect:
                 value = self.write(current)
             self.values[current] = value
         return value
-
-    def placed(self) -> dict[str, Any]:
-        """The argument that says where a new tensor goes, where it must be said."""
-        return {} if self.device.type == "cpu" else {"device": self.device}
 
     def result(self, result: Result) -> Tensor:
         """One result of the call, in its place in memory."""
@@ -167,7 +176,7 @@ def _lies(value: Tensor, result: Result) -> bool:
     return value.storage_offset() == result.offset and _same_order(value, result.strides)
 
 
-def _same_order(value: Tensor, strides: Any) -> bool:
+def _same_order(value: Tensor, strides: Value) -> bool:
     """Whether a tensor has these strides, in dimensions where they matter."""
     if not value.numel():
         return True
@@ -181,41 +190,41 @@ class Primitives(Dialect):
     @staticmethod
     def writes(current: Node) -> bool:
         """Whether there is an operator for a node."""
-        leaf = current.op in ("full", "iota", "random") or current.is_input
-        return leaf or current.op in FORMS
+        form = FORMS.get(current.op)
+        return form is not None or current.is_input or _LEAVES.get(current.op) is not None
 
     def write(self, current: Node) -> Tensor:
         """The value of a node, by calls of primitives."""
-        if current.op == "full":
-            number = number_of(current)
-            dtype = object_of(current.dtype)
-            scalar = self._call("scalar_tensor", number, dtype=dtype, **self.placed())
-            return self._spread(scalar, current.shape, [])
-        if current.op == "iota":
-            return self._iota(current)
-        if current.op == "random":
-            return self._random(current)
+        leaf = _LEAVES.get(current.op)
+        if leaf is not None:
+            return leaf(self, current)
         form = FORMS[current.op]
         args, kwargs = form.call(current, [self.tensor(x) for x in current.inputs])
         return packet(form.name).default(*args, **kwargs)
 
-    def _call(self, name: str, *args: Any, **kwargs: Any) -> Tensor:
+    def _call(self, name: str, *args: Value, **kwargs: Value) -> Tensor:
         return packet(name).default(*args, **kwargs)
 
-    def _spread(self, value: Tensor, shape: Sequence[Any], dims: list[int]) -> Tensor:
+    def _spread(self, value: Tensor, shape: Sequence[Value], dims: list[int]) -> Tensor:
         if tuple(value.shape) == tuple(shape):
             return value
         return self._call("broadcast_in_dim", value, list(shape), dims)
 
+    def _full(self, current: Node) -> Tensor:
+        dtype = object_of(current.dtype)
+        scalar = self._call("scalar_tensor", number_of(current), dtype=dtype, **placed(self.device))
+        return self._spread(scalar, current.shape, [])
+
     def _iota(self, current: Node) -> Tensor:
         dimension, shape = current.attribute("dimension"), current.shape
         dtype = object_of(current.dtype)
-        options = {"start": 0, "step": 1, "dtype": dtype, **self.placed()}
+        options = {"start": 0, "step": 1, "dtype": dtype, **placed(self.device)}
         return self._spread(self._call("iota", shape[dimension], **options), shape, [dimension])
 
     def _random(self, current: Node) -> Tensor:
-        numbers = [number_of(x) for x in current.inputs if x.op == "full"]
-        tensors = [self.tensor(x) for x in current.inputs if x.op != "full"]
+        constants = [x for x in current.inputs if record_of(x).constant]
+        numbers = [number_of(x) for x in constants]
+        tensors = [self.tensor(x) for x in current.inputs if x not in constants]
         options = {
             "distribution": current.attribute("distribution"),
             "shape": list(current.shape),
@@ -233,11 +242,12 @@ class Primitives(Dialect):
         return packet("view_of").default(value)
 
     @staticmethod
-    def empty(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any, device: Any) -> Tensor:
+    def empty(
+        shape: tuple[int, ...], strides: tuple[int, ...], dtype: Value, device: Value
+    ) -> Tensor:
         """A new tensor with any numbers."""
-        options = {} if device.type == "cpu" else {"device": device}
         make = packet("empty_strided").default
-        return make(list(shape), list(strides), dtype=dtype, **options)
+        return make(list(shape), list(strides), dtype=dtype, **placed(device))
 
     def clone(self, value: Tensor) -> Tensor:
         """A copy in row-major order."""
@@ -260,10 +270,18 @@ class Primitives(Dialect):
         """A view of complex numbers as pairs of their parts, or the other way round."""
         return self._call("view_as_real" if base.dtype.is_complex else "view_as_complex", base)
 
-    def window(self, base: Tensor, shape: Sequence[int], strides: Any, offset: int) -> Tensor:
+    def window(self, base: Tensor, shape: Sequence[int], strides: Value, offset: int) -> Tensor:
         """A view of a tensor's memory."""
         return self._call("as_strided", base, list(shape), list(strides), offset)
 
     def overwrite(self, target: Tensor, value: Tensor) -> Tensor:
         """The target, after a value was written to it."""
         return self._call("copy_to", target, value)
+
+
+# Leaves of programs, which are calls of their own.
+_LEAVES: dict[str, Callable[[Primitives, Node], Tensor]] = {
+    "full": Primitives._full,
+    "iota": Primitives._iota,
+    "random": Primitives._random,
+}

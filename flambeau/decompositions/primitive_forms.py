@@ -22,9 +22,11 @@ from flambeau.language.dtypes import name_of, object_of
 from flambeau.prims.random import INTEGERS
 from flambeau.prims.record import PRIMITIVES, Primitive, bind
 
+Value = Any  # an argument or a result of an operator
+
 __all__ = ["FORMS", "FURTHER", "Form"]
 
-Call = tuple[tuple[Any, ...], dict[str, Any]]
+Call = tuple[tuple[Value, ...], dict[str, Value]]
 
 # Constants that records have beside those of their samples.
 _OPTIONAL = {
@@ -51,8 +53,8 @@ class Form(NamedTuple):
 
     name: str
     text: str
-    build: Callable[..., Any]
-    call: Callable[[Node, Sequence[Any]], Call]
+    build: Callable[..., Value]
+    call: Callable[[Node, Sequence[Value]], Call]
     view: bool = False
     pointwise: bool = False
 
@@ -84,7 +86,7 @@ def _facts(name: str) -> _Facts:
     return _Facts(tuple(sorted({len(operands) for operands, _ in samples})), constants)
 
 
-def _kind(name: str, value: Any) -> str:
+def _kind(name: str, value: Value) -> str:
     if name == "dtype":
         return "dtype"
     return "int[]" if isinstance(value, tuple) else _KINDS[type(value)]
@@ -105,7 +107,7 @@ def _constant_text(name: str, kind: str, required: bool) -> str:
     return f"{kind.rstrip('?')}? {name}=None"
 
 
-def _packed(name: str, constants: dict[str, Any]) -> dict[str, Any]:
+def _packed(name: str, constants: dict[str, Value]) -> dict[str, Value]:
     """Constants of a call as a node has them: dtypes by name, absent ones left out."""
     kinds = _facts(name).constants
     present = {key: value for key, value in constants.items() if value is not None}
@@ -119,7 +121,7 @@ def _packed(name: str, constants: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _unpacked(node: Node) -> dict[str, Any]:
+def _unpacked(node: Node) -> dict[str, Value]:
     """Constants of a node as a call has them."""
     return {
         key: object_of(value) if key == "dtype" and value in NAMES else _listed(value)
@@ -127,7 +129,7 @@ def _unpacked(node: Node) -> dict[str, Any]:
     }
 
 
-def _listed(value: Any) -> Any:
+def _listed(value: Value) -> Value:
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -141,12 +143,12 @@ def _plain(record: Primitive) -> Form:
     parts += ["*"] if names else []
     parts += [_constant_text(key, *facts.constants[key]) for key in names]
 
-    def build(*values: Any) -> Node:
+    def build(*values: Value) -> Node:
         operands = values[0] if variable else values[:count]
         constants = dict(zip(names, values[count:], strict=True))
         return bind(name, *operands, **_packed(name, constants))
 
-    def call(node: Node, operands: Sequence[Any]) -> Call:
+    def call(node: Node, operands: Sequence[Value]) -> Call:
         return ((list(operands),) if variable else tuple(operands)), _unpacked(node)
 
     text = f"{name}({', '.join(part for part in parts if part)}) -> Tensor"
@@ -158,18 +160,18 @@ _REDUCED = "(Tensor inp, int[]? dims, *, dtype? output_dtype=None) -> Tensor"
 
 
 def _reduction(name: str, primitive: str) -> Form:
-    def build(x: Node, dims: Any, output_dtype: Any) -> Node:
+    def build(x: Node, dims: Value, output_dtype: Value) -> Node:
         axes = range(x.ndim) if dims is None else dims
         result = prims.reduce_dims(primitive, x, tuple(axes), False)
         return result if output_dtype is None else prims.cast(result, _dtype_name(output_dtype))
 
-    def call(node: Node, operands: Sequence[Any]) -> Call:
+    def call(node: Node, operands: Sequence[Value]) -> Call:
         return (operands[0], [node.attribute("axis")]), {}
 
     return Form(name, name + _REDUCED, build, call)
 
 
-def _dtype_name(dtype: Any) -> str:
+def _dtype_name(dtype: Value) -> str:
     return dtype if isinstance(dtype, str) else name_of(dtype)
 
 
@@ -179,11 +181,11 @@ def _renamed(name: str, primitive: str) -> Form:
 
 
 def _constants_in_order(
-    name: str, text: str, build: Callable[..., Any], names: str, view: bool = False
+    name: str, text: str, build: Callable[..., Value], names: str, view: bool = False
 ) -> Form:
     """A form whose arguments are the operand and some constants, by position."""
 
-    def call(node: Node, operands: Sequence[Any]) -> Call:
+    def call(node: Node, operands: Sequence[Value]) -> Call:
         values = [_listed(node.attribute(each)) for each in names.split()]
         return (operands[0], *values), {}
 
@@ -191,7 +193,7 @@ def _constants_in_order(
 
 
 def _convert() -> Form:
-    def call(node: Node, operands: Sequence[Any]) -> Call:
+    def call(node: Node, operands: Sequence[Value]) -> Call:
         return (operands[0], object_of(node.dtype)), {}
 
     return Form(
@@ -213,22 +215,24 @@ def _joined() -> Form:
 
 
 # ------------------------------------------------------------------------- without a record's form
-def _iota(length: Any, start: Any, step: Any, dtype: Any, device: Any, requires_grad: bool) -> Node:
+def _iota(
+    length: Value, start: Value, step: Value, dtype: Value, device: Value, requires_grad: bool
+) -> Node:
     _no_leaf("iota", requires_grad)
     count = prims.iota((length,), 0, "i64")
     steps = count if step == 1 else count * step
     return prims.cast(steps if start == 0 else steps + start, _dtype_name(dtype))
 
 
-def _scalar(s: Any, dtype: Any, device: Any) -> Node:
+def _scalar(s: Value, dtype: Value, device: Value) -> Node:
     default = promotion.number_dtype(type(s))
     default = promotion.default_dtype() if default == "f64" else default
     return prims.full(s, (), default if dtype is None else _dtype_name(dtype))
 
 
 def _random(
-    parameters: Any, numbers: Any, distribution: str, shape: Any, dtype: Any, draws: Any,
-    generator: Any,
+    parameters: Value, numbers: Value, distribution: str, shape: Value, dtype: Value, draws: Value,
+    generator: Value,
 ) -> Node:  # fmt: skip
     further = {} if draws is None else {"draws": tuple(draws)}
     integers = distribution in INTEGERS
@@ -241,11 +245,11 @@ def _random(
     )  # fmt: skip
 
 
-def _in_order(a: Node, stride: Any) -> Dense:
+def _in_order(a: Node, stride: Value) -> Dense:
     return Dense(a, sorted(range(a.ndim), key=lambda d: -stride[d]))
 
 
-def _empty(shape: Any, strides: Any, dtype: Any, device: Any, requires_grad: bool) -> Dense:
+def _empty(shape: Value, strides: Value, dtype: Value, device: Value, requires_grad: bool) -> Dense:
     _no_leaf("empty_strided", requires_grad)
     return _in_order(prims.full(0, tuple(shape), _dtype_name(dtype)), strides)
 
@@ -256,7 +260,7 @@ def _no_leaf(name: str, requires_grad: bool) -> None:
         raise failure(NotImplementedError, name, problem, "call requires_grad_() on the result")
 
 
-def _no_call(node: Node, operands: Sequence[Any]) -> Call:
+def _no_call(node: Node, operands: Sequence[Value]) -> Call:
     raise NotImplementedError(
         f"[prims] {node.op} is no call by itself\nhint: decompositions write it where it is read"
     )
@@ -278,7 +282,7 @@ def _further() -> list[Form]:
     return [Form(text.partition("(")[0], text, build, _no_call) for text, build in texts.items()]
 
 
-def _flat_elements(a: Node, size: Any, stride: Any, offset: int) -> Node:
+def _flat_elements(a: Node, size: Value, stride: Value, offset: int) -> Node:
     return prims.as_strided(a, tuple(size), tuple(stride), offset)
 
 

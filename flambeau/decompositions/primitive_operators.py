@@ -15,6 +15,8 @@ from flambeau.language.definition import REGISTRY, OpDefinition, Options, Overlo
 from flambeau.library.schemas import parse
 from flambeau.ops import aten
 
+Value = Any  # an argument or a result of an operator
+
 __all__ = ["NAMES", "PUBLIC", "Packet", "PrimitiveOverload", "packet"]
 
 # PyTorch's primitives that are operators here, by the operator's key in the registry.
@@ -46,7 +48,7 @@ class Packet(aten.Packet):
             raise AttributeError(f"prims.{self.__name__} has no overload {name!r}")
         return PrimitiveOverload(self, name)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Value, ...]:
         return packet, (self.__name__,)
 
 
@@ -57,7 +59,7 @@ class PrimitiveOverload(aten.Overload):
     __module__ = "flambeau.ops.prims"
 
     @property
-    def _schema(self) -> Any:
+    def _schema(self) -> Value:
         """The signature: `name`, `overload_name`, `arguments`, `returns`."""
         form = _BY_NAME.get(self.overloadpacket.__name__)
         if form is None:
@@ -93,10 +95,10 @@ def packet(name: str) -> Packet:
     return _packets.setdefault(name, Packet(name, function))
 
 
-def _operator(form: Form) -> Any:
+def _operator(form: Form) -> Value:
     """The native op of a form."""
     definition = OpDefinition(form.name, f"The primitive `{form.text}`.")
-    stated: dict[str, Any] = {"where": ("ops.prims",), "view": form.view}
+    stated: dict[str, Value] = {"where": ("ops.prims",), "view": form.view}
     if form.pointwise:
         stated["layout"] = "follow"
     overload = Overload(form.name, form.text, _body(form), Options(stated))
@@ -106,15 +108,15 @@ def _operator(form: Form) -> Any:
     return definition.native
 
 
-def _body(form: Form) -> Any:
-    def primitive(*values: Any) -> Any:
+def _body(form: Form) -> Value:
+    def primitive(*values: Value) -> Value:
         return form.build(*values)
 
     return primitive
 
 
 class Namespace:
-    """What `torch.ops.prims` is: primitives by name."""
+    """The primitives by name, as `torch.ops.prims`."""
 
     def __getattr__(self, name: str) -> Packet:
         if name.startswith("__"):

@@ -7,7 +7,7 @@ numbers become constants.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from flambeau import _core, prims
@@ -20,8 +20,11 @@ from flambeau.driver.specify import ABSENT, Specification
 from flambeau.ir.lock import late
 from flambeau.ir.node import Graph, GraphOutput, Node, node, topological
 from flambeau.ir.size import substitute
+from flambeau.prims.record import record_of
 from flambeau.prims.simplification import full_like
 from flambeau.utils._pytree import tree_leaves
+
+Value = Any  # an argument or a result of an operator
 
 __all__ = ["CallProgram", "Result", "program_of_call"]
 
@@ -59,13 +62,13 @@ class CallProgram(NamedTuple):
     """
 
     results: tuple[Result | None, ...]
-    tensors: tuple[Any, ...]
+    tensors: tuple[Value, ...]
     returns: str
-    structure: Any
-    device: Any
-    generator: Any
+    structure: Value
+    device: Value
+    generator: Value
 
-    def structured(self, values: Sequence[Any]) -> Any:
+    def structured(self, values: Sequence[Value]) -> Value:
         """The results as the operator gives them."""
         if self.returns == "single":
             return values[0]
@@ -84,17 +87,18 @@ class _DescribedError(Exception):
         self.call = call
 
 
-def _describe(call: Call) -> Any:
+def _describe(call: Call) -> Value:
     raise _DescribedError(call)
 
 
-def _described(program: Program, values: Sequence[Any]) -> Call:
+def _described(program: Program, values: Sequence[Value]) -> Call:
     """The core's description of a call."""
-    ops: dict[int, Any] = program.op.__dict__.setdefault("_describing", {})
+    ops: dict[int, Value] = program.op.__dict__.setdefault("_describing", {})
     op = ops.get(program.number)
     if op is None:
         arguments = tuple(a._replace(keyword_only=False) for a in program.arguments)
-        op = _core.Op(program.op.__name__, [(arguments, _describe, program.flags)])
+        flags = tuple(flag for flag in program.flags if not flag.startswith("list:"))
+        op = _core.Op(program.op.__name__, [(arguments, _describe, flags)])
         ops[program.number] = op
     dispatch = late("flambeau.utils._python_dispatch")
     below = late("flambeau._subclasses.fake_calls").below
@@ -108,7 +112,9 @@ def _described(program: Program, values: Sequence[Any]) -> Call:
     )
 
 
-def program_of_call(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> CallProgram | None:
+def program_of_call(
+    op: Value, args: Sequence[Value], kwargs: dict[str, Value]
+) -> CallProgram | None:
     """The program of a call; None where the operator has none, or `out=` is given.
 
     Args:
@@ -163,7 +169,7 @@ def _inputs(graph: Graph, call: Call) -> list[Node | None]:
     return inputs
 
 
-def _result(output: GraphOutput, value: Node, sizes: dict[str, Any]) -> Result:
+def _result(output: GraphOutput, value: Node, sizes: dict[str, Value]) -> Result:
     strides = output.strides
     numbers = None if strides is None else tuple(int(substitute(s, sizes)) for s in strides)  # type: ignore[arg-type]
     offset = int(substitute(output.offset, sizes))  # type: ignore[arg-type]
@@ -181,23 +187,37 @@ def folded_constants(outputs: Sequence[Node]) -> dict[Node, Node]:
 
 
 def _folded(current: Node, operands: tuple[Node, ...]) -> Node:
-    if current.op == "with_derivative":
+    if record_of(current).kind == "annotation":
         return operands[0]
-    if current.op == "size":
-        return prims.full(int(current.attribute("value")), (), "i64")
-    if operands and all(x.op == "full" for x in operands):
-        if current.op in ("broadcast", "reshape"):
-            return full_like(operands[0].attribute("value"), current)
-        if current.op == "cast":
-            number = _converted(operands[0], current.dtype)
-            if number is not None:
-                return full_like(number, current)
+    fold = _FOLDS.get(current.op)
+    if fold is not None and all(record_of(x).constant for x in operands):
+        constant = fold(current, operands)
+        if constant is not None:
+            return constant
     if operands == current.inputs:
         return current
     return node(current.op, operands, current.attributes, current.dtype, current.shape)
 
 
-def _converted(constant: Node, dtype: str) -> Any:
+def _spread_constant(current: Node, operands: tuple[Node, ...]) -> Node:
+    return full_like(operands[0].attribute("value"), current)
+
+
+def _cast_constant(current: Node, operands: tuple[Node, ...]) -> Node | None:
+    number = _converted(operands[0], current.dtype)
+    return None if number is None else full_like(number, current)
+
+
+# What a primitive of constants is; None: it is computed.
+_FOLDS: dict[str, Callable[[Node, tuple[Node, ...]], Node | None]] = {
+    "size": lambda current, _: prims.full(int(current.attribute("value")), (), "i64"),
+    "broadcast": _spread_constant,
+    "reshape": _spread_constant,
+    "cast": _cast_constant,
+}
+
+
+def _converted(constant: Node, dtype: str) -> Value:
     """A constant's number in another dtype, where one rounding of the number gives it."""
     number, source = constant.attribute("value"), constant.dtype
     if dtype == "bool":

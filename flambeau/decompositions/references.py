@@ -14,6 +14,8 @@ from flambeau.ir.lock import late
 from flambeau.language.definition import REGISTRY
 from flambeau.utils._pytree import tree_leaves
 
+Value = Any  # an argument or a result of an operator
+
 __all__ = ["Reference", "names_among", "reference"]
 
 
@@ -27,7 +29,7 @@ class Reference:
         function: the public operator.
     """
 
-    def __init__(self, name: str, function: Any) -> None:
+    def __init__(self, name: str, function: Value) -> None:
         self.__name__ = self.__qualname__ = name
         self.__doc__ = function.__doc__
         self._function = function
@@ -35,7 +37,7 @@ class Reference:
     def __repr__(self) -> str:
         return f"<reference of {self.__name__}>"
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Value, **kwargs: Value) -> Value:
         """The operator's results."""
         function = self._function
         if not isinstance(function, _core.Op) or _needs_gradient((args, kwargs)):
@@ -46,14 +48,14 @@ class Reference:
         return Primitives(program).run()
 
 
-def _needs_gradient(values: Any) -> bool:
+def _needs_gradient(values: Value) -> bool:
     if not _core.is_grad_enabled():
         return False
     return any(isinstance(x, _core.Tensor) and x.requires_grad for x in tree_leaves(values))
 
 
 @functools.cache
-def _operator(name: str, homes: tuple[str, ...]) -> Any:
+def _operator(name: str, homes: tuple[str, ...]) -> Value:
     """The public operator of a name, or None."""
     for home in homes:
         function = install.namespace(home).get(name)
@@ -82,8 +84,8 @@ def _reference(name: str, homes: tuple[str, ...]) -> Reference:
     return Reference(name, _operator(name, homes))
 
 
-def reference(module: str, name: str, names: Sequence[str], *homes: str) -> Any:
-    """What a module of references has under a name.
+def reference(module: str, name: str, names: Sequence[str], *homes: str) -> Value:
+    """Returns the reference of a name, or the submodule.
 
     Args:
         module: its name.

@@ -24,6 +24,8 @@ from flambeau.ir.lock import late
 from flambeau.language.definition import REGISTRY
 from flambeau.ops import aten
 
+Value = Any  # an argument or a result of an operator
+
 __all__ = [
     "PENDING", "Decomposition", "Table", "core_table", "hidden_decomposition", "overloads",
     "pending", "primitive_table",
@@ -56,7 +58,7 @@ class Decomposition:
     def __repr__(self) -> str:
         return f"<decomposition of {self.overload} to {self.dialect.__name__.lower()}>"
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Value, **kwargs: Value) -> Value:
         """The operator's results; NotImplemented: it has no decomposition for these arguments."""
         function = self.overload.overloadpacket._function
         if self.__name__ in _SAME:
@@ -76,14 +78,14 @@ class Decomposition:
             return NotImplemented
         return self.dialect(program).run()
 
-    def _composed(self, op: Any, args: Any, kwargs: Any) -> Any:
+    def _composed(self, op: Value, args: Value, kwargs: Value) -> Value:
         dispatch = late("flambeau.utils._python_dispatch")
         number, values, out = op.bind(args, kwargs)
         if out is not None:
             return NotImplemented
         return dispatch._composed(program_of(op, number), values)
 
-    def _inner(self, operator: inner.Inner, args: Any, kwargs: Any) -> Any:
+    def _inner(self, operator: inner.Inner, args: Value, kwargs: Value) -> Value:
         if operator.mutates:
             return NotImplemented
         modes = late("flambeau.utils._python_dispatch")._modes
@@ -98,7 +100,7 @@ class Decomposition:
         finally:
             modes.by_programs = before
 
-    def _empty(self, operator: inner.Inner, values: Any) -> Any:
+    def _empty(self, operator: inner.Inner, values: Value) -> Value:
         dispatch = late("flambeau.utils._python_dispatch")
         with dispatch._disable_current_modes(), late("flambeau._subclasses.fake_calls").below():
             model = operator.run(*values)
@@ -118,7 +120,7 @@ class Table(dict[Overload, Decomposition]):
         super().__init__({each: Decomposition(each, dialect) for each in chosen})
         self.dialect = dialect
 
-    def get(self, key: Any, default: Any = None) -> Any:
+    def get(self, key: Value, default: Value = None) -> Value:
         """The decomposition of an overload, or *default*.
 
         Operators with several signatures may be called by overloads that their list leaves out.
@@ -133,7 +135,7 @@ class Table(dict[Overload, Decomposition]):
         return Decomposition(key, self.dialect) if any(x in self for x in listed) else default
 
 
-def hidden_decomposition(overload: Overload, table: Any) -> Decomposition | None:
+def hidden_decomposition(overload: Overload, table: Value) -> Decomposition | None:
     """The decomposition of an operator that the inner library does not have by its name.
 
     A graph could not call it. Core ATen comes first, unless a table or a decomposition that runs
@@ -158,7 +160,7 @@ def hidden_decomposition(overload: Overload, table: Any) -> Decomposition | None
 PENDING = {"_conj_alias": "conj", "_neg_alias": "neg_view"}
 
 
-def pending(overload: Overload, table: Any) -> Overload:
+def pending(overload: Overload, table: Value) -> Overload:
     """The operator that returns a marked view, for graphs.
 
     Args:
@@ -178,7 +180,7 @@ class _Hidden(Decomposition):
         super().__init__(overload, dialects[0])
         self.dialects = dialects
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Value, **kwargs: Value) -> Value:
         """The operator's results, by the first dialect that can write them."""
         for dialect in self.dialects:
             self.dialect = dialect

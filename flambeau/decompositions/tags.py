@@ -16,6 +16,8 @@ from flambeau.language.definition import REGISTRY, OpDefinition
 from flambeau.ops import aten
 from flambeau.runtime.tags import Tag
 
+Value = Any  # an argument or a result of an operator
+
 __all__ = ["is_core", "is_core_name", "tags_of"]
 
 # Core ATen of PyTorch 2.13: operators, with their overloads where these are not the default alone.
@@ -57,7 +59,7 @@ def _core() -> frozenset[str]:
     return frozenset(names)
 
 
-def is_core(overload: Any) -> bool:
+def is_core(overload: Value) -> bool:
     """Whether an overload of `torch.ops.aten` belongs to core ATen.
 
     Args:
@@ -115,7 +117,7 @@ def _by_name() -> dict[str, OpDefinition]:
     return other | {aten.inner_name(each): each for each in definitions}
 
 
-def _definition(overload: Any) -> OpDefinition | None:
+def _definition(overload: Value) -> OpDefinition | None:
     """The definition behind an operator, or behind the operator of which it is an in-place form."""
     function = overload.overloadpacket._function
     definition = install.DEFINITIONS.get(id(function))
@@ -128,7 +130,7 @@ def _is_inplace(name: str) -> bool:
     return name.endswith("_") and not name.endswith("__")
 
 
-def _draws(overload: Any, definition: OpDefinition | None) -> bool:
+def _draws(overload: Value, definition: OpDefinition | None) -> bool:
     texts = getattr(overload.overloadpacket._function, "schemas", ())
     drawing = "generator" in " ".join(texts).replace("_generator", "")
     noisy = "dropout" in overload.__name__ or overload.__name__.startswith("rrelu")
@@ -137,7 +139,7 @@ def _draws(overload: Any, definition: OpDefinition | None) -> bool:
     return (drawing or noisy or attends or "multinomial" in overload.__name__) and not gradient
 
 
-def _is_pointwise(overload: Any, definition: OpDefinition | None) -> bool:
+def _is_pointwise(overload: Value, definition: OpDefinition | None) -> bool:
     name = overload.overloadpacket.__name__
     if name in _POINTWISE_GRADIENTS:
         return True
@@ -150,14 +152,14 @@ def _is_pointwise(overload: Any, definition: OpDefinition | None) -> bool:
     return definition.options.is_pointwise and not makes
 
 
-def _is_reduction(overload: Any, definition: OpDefinition | None) -> bool:
+def _is_reduction(overload: Value, definition: OpDefinition | None) -> bool:
     if definition is None or overload.overloadpacket.__name__ in _NOT_REDUCING:
         return False
     module = definition.overloads[0].body.__module__
     return module in _REDUCING and overload._overloadname != "other"
 
 
-def _changes_geometry(overload: Any, definition: OpDefinition | None) -> bool:
+def _changes_geometry(overload: Value, definition: OpDefinition | None) -> bool:
     """Whether an operator makes its argument show other memory, or in another shape."""
     if not _is_inplace(overload.overloadpacket.__name__) or definition is None:
         return False
@@ -172,7 +174,7 @@ def _is_view_copy(name: str) -> bool:
 
 
 @functools.cache
-def tags_of(overload: Any) -> tuple[Tag, ...]:
+def tags_of(overload: Value) -> tuple[Tag, ...]:
     """The tags of an overload, in the order of their names.
 
     Args:

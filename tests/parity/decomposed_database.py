@@ -55,8 +55,12 @@ class Decomposed:
             again, named = pytree.tree_unflatten(full, spec)
             return self.function(*again, **named)
 
-        copies = [x.detach().clone() for x in tensors]  # recording may write in place
-        state = flambeau.get_rng_state()
+        if not tensors:
+            self.unrecorded += 1
+            return call()
+        writes = getattr(self.function, "__name__", "").endswith("_")
+        copies = [x.detach().clone() if writes else x.detach() for x in tensors]
+        state, seed = flambeau.get_rng_state(), flambeau.initial_seed()
         try:
             with flambeau.no_grad():
                 module = make_fx(call, decomposition_table)(*copies)
@@ -66,7 +70,10 @@ class Decomposed:
             self.unrecorded += 1
             return call(*tensors)
         finally:
-            flambeau.set_rng_state(state)
+            if flambeau.initial_seed() != seed:  # the function itself sets one
+                flambeau.manual_seed(flambeau.initial_seed())
+            else:
+                flambeau.set_rng_state(state)
         nodes = [node for node in module.graph.nodes if node.op == "call_function"]
         self.operators.update(str(n.target) for n in nodes if hasattr(n.target, "namespace"))
         with flambeau.no_grad():
