@@ -84,7 +84,9 @@ def _broadcast_to(self: Tensor, size: Any = None, other: Any = None) -> Tensor:
 
 
 @composes("_broadcast_tensors broadcast_tensors")
-def _broadcast_tensors(tensors: Sequence[Tensor]) -> Any:
+def _broadcast_tensors(tensors: Sequence[Tensor] | Tensor) -> Any:
+    if isinstance(tensors, _core.Tensor):  # the only argument of broadcast_tensors
+        tensors = [tensors]
     shape = broadcast_shapes(*[x.shape for x in tensors])
     return [aten.expand(x, tuple(shape)) for x in tensors]
 
@@ -120,6 +122,8 @@ def _swapped(self: Tensor, **dims: int) -> Tensor:
 
 @composes("_matrix_transpose mT")
 def _matrix_transpose(self: Tensor) -> Tensor:
+    if self.ndim < 2:
+        return NotImplemented
     return aten.transpose(self, -2, -1)
 
 

@@ -57,7 +57,7 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # no
         if input.ndim == 2:
             return aten.addmm(bias, input, aten.t(weight))
         if input.is_contiguous():
-            flat = aten.view(input, (-1, weight.shape[1]))
+            flat = aten.view(input, (math.prod(input.shape[:-1]), weight.shape[1]))
             return aten.view(
                 aten.addmm(bias, flat, aten.t(weight)), (*input.shape[:-1], len(weight))
             )
@@ -108,7 +108,7 @@ def _folded(a: Tensor, b: Tensor) -> Tensor:
         aten.transpose(b, -2, -1)  # to see whether it folds
         big = aten.transpose(b, -2, -1)
         small = aten.t(a) if a.ndim == 2 else a
-    rows = reshape(big, (-1, big.shape[-1]))
+    rows = reshape(big, (math.prod(big.shape[:-1]), big.shape[-1]))
     product = aten.mm(rows, small) if small.ndim == 2 else aten.mv(rows, small)
     shape = (*big.shape[:-1], *small.shape[1:])
     result = aten._unsafe_view(product, shape)

@@ -160,6 +160,11 @@ def _empty_like(self: Tensor, dtype: Any, layout: Any, device: Any, *options: An
     return public("empty_like")(self, dtype=dtype, device=device)
 
 
+@inner(f"new_empty(Tensor self, SymInt[] size, *, {_CREATION}) -> Tensor")
+def _new_empty(self: Tensor, size: Any, dtype: Any, layout: Any, device: Any, pin: Any) -> Tensor:
+    return _core.Tensor.new_empty(self, tuple(size), dtype=dtype, device=device)
+
+
 @inner(
     "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
     shared=True,
@@ -228,7 +233,7 @@ def _log_softmax(self: Tensor, dim: int, half_to_float: bool) -> Tensor:
 
 @inner("log_sigmoid_forward(Tensor self) -> (Tensor, Tensor)")
 def _log_sigmoid_forward(self: Tensor) -> tuple[Tensor, Tensor]:
-    return public("nn.functional.logsigmoid")(self), self.new_empty((0,))
+    return public("nn.functional.logsigmoid")(self), _new_empty(self, (0,))
 
 
 @inner("_prelu_kernel(Tensor self, Tensor weight) -> Tensor")
@@ -323,7 +328,7 @@ def _flash_attention(
     result = public("nn.functional.scaled_dot_product_attention")(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale
     )
-    return result, query.new_empty(query.shape[:3], dtype=_core.float32)
+    return result, _new_empty(query, query.shape[:3], dtype=_core.float32)
 
 
 # ------------------------------------------------------------------------------ images

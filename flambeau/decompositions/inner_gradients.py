@@ -259,7 +259,7 @@ def _of_sizes(name: str, settings: str) -> None:
     """A gradient operator of what only the sizes of the operand tell."""
 
     def run(grad: Tensor, output_size: Any, input_size: Any, *values: Any) -> Tensor:
-        empty = grad.new_empty(tuple(input_size))
+        empty = aten.new_empty(grad, tuple(input_size))
         forward = getattr(aten, name)
         return gradients(lambda x: forward(x, tuple(output_size), *values), [empty], grad)[0]
 

@@ -36,7 +36,9 @@ class _Call:
     def __init__(self, program: Any, func: Any, values: Sequence[Any], ask: Ask) -> None:
         self.program, self.func, self.ask = program, func, ask
         self.operator, self.overload = func.overloadpacket.__name__, func._overloadname
-        self.formula: Formula | None = formula_of(self.operator, self.overload)
+        by_programs = late("flambeau.utils._python_dispatch")._modes.by_programs is not None
+        formula = None if by_programs else formula_of(self.operator, self.overload)
+        self.formula: Formula | None = formula
         self.names = [a.name for a in program.arguments]
         self.slots: list[str] = []
         self.tensors: list[Tensor] = []

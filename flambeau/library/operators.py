@@ -446,7 +446,10 @@ class OpNamespace:
 
     def __dir__(self) -> list[str]:
         prefix = self.name + "::"
-        return [key.removeprefix(prefix) for key in REGISTRY if key.startswith(prefix)]
+        names = {key.removeprefix(prefix) for key in REGISTRY if key.startswith(prefix)}
+        if self._module is not None:
+            names.update(name for name in dir(self._module) if not name.startswith("__"))
+        return sorted(names)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.__dir__())

@@ -41,12 +41,14 @@ finally:
 def __getattr__(name: str) -> Any:
     """The operators of a namespace, as of `torch.ops.mylib`: there may be none yet.
 
-    `higher_order` has the operators that take functions (`flambeau/_higher_order_ops`). `prims` and
-    namespaces of libraries that are not installed are empty, and an operator that is read from
-    them raises AttributeError, as in PyTorch.
+    `prims` has the primitives, `higher_order` the operators that take functions
+    (`flambeau/_higher_order_ops`). Namespaces of libraries that are not installed are empty, and an
+    operator that is read from them raises AttributeError, as in PyTorch.
     """
     if name.startswith("__") or name == "":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in ("load_library", "loaded_libraries"):
         return getattr(late("flambeau.library.extensions"), name)
+    if name == "prims":
+        globals()[name] = late("flambeau.decompositions.primitive_operators").namespace
     return late("flambeau.library.operators").open_namespace(name)

@@ -21,6 +21,9 @@ HOMES = ("ops.aten", "torch", "nn.functional", "linalg", "fft", "special")
 # Operators for which a number counts as a tensor of no dimensions.
 _WRAPPED_NUMBERS = frozenset({"add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_"})
 
+# Methods of tensors whose names are also those of other functions in `nn.functional`.
+_METHODS = frozenset({"unfold"})
+
 _TYPES = {
     "TensorOrScalar": "Tensor",
     "dtype": "ScalarType",
@@ -39,9 +42,11 @@ class Packet:
         tensor([-1., -1.])
     """
 
+    namespace = "aten"
+
     def __init__(self, name: str, function: Any) -> None:
         self.__name__ = name
-        self._qualified_op_name = f"aten::{name}"
+        self._qualified_op_name = f"{self.namespace}::{name}"
         self.__doc__ = function.__doc__
         self._function = function
         self._known: dict[str, Overload] = {}
@@ -54,15 +59,21 @@ class Packet:
 
     def overloads(self) -> list[str]:
         """Names of the overloads."""
-        return list(signatures(self.__name__))
+        return list(self._signatures())
+
+    def _signatures(self) -> dict[str, tuple[str, ...]]:
+        return signatures(self.__name__)
 
     def __getattr__(self, overload: str) -> Overload:
         if overload.startswith("_"):  # also of a copy that has no name yet
             raise AttributeError(f"{type(self).__name__} has no overload {overload!r}")
         overload_object = self._known.get(overload)
         if overload_object is None:
-            overload_object = self._known.setdefault(overload, Overload(self, overload))
+            overload_object = self._known.setdefault(overload, self._overload(overload))
         return overload_object
+
+    def _overload(self, name: str) -> Overload:
+        return Overload(self, name)
 
     def __deepcopy__(self, memo: Any) -> Packet:
         return self
@@ -71,10 +82,10 @@ class Packet:
         return __getattr__, (self.__name__,)
 
     def __str__(self) -> str:
-        return f"aten.{self.__name__}"
+        return f"{self.namespace}.{self.__name__}"
 
     def __repr__(self) -> str:
-        return f"<OpOverloadPacket(op='aten.{self.__name__}')>"
+        return f"<OpOverloadPacket(op='{self.namespace}.{self.__name__}')>"
 
 
 class Overload:
@@ -116,7 +127,13 @@ class Overload:
     def name(self) -> str:
         """ "aten::add.Tensor"; "aten::neg" of a default overload."""
         plain = self._overloadname == "default"
-        return f"aten::{self.overloadpacket.__name__}" + ("" if plain else f".{self._overloadname}")
+        name = self.overloadpacket._qualified_op_name
+        return name + ("" if plain else f".{self._overloadname}")
+
+    @property
+    def tags(self) -> list[Any]:
+        """Properties of the operator: `torch.Tag.pointwise`, `torch.Tag.core` ..."""
+        return list(late("flambeau.decompositions.tags").tags_of(self))
 
     @property
     def _schema(self) -> Any:
@@ -125,17 +142,25 @@ class Overload:
         texts = getattr(self.overloadpacket._function, "schemas", ("()",))
         texts = [t for t in texts if ("out_dtype" in t) == (self._overloadname == "dtype")] or texts
         text = max(texts, key=len)
-        inside = text.partition("(")[2].partition(" -> ")[0]
-        for ours, theirs in _TYPES.items():
-            inside = re.sub(rf"\b{ours}(\??) ", rf"{theirs}\1 ", inside)
+        inside = upstream_types(text.partition("(")[2].partition(" -> ")[0])
         return schemas.parse(f"{self.name()}({inside} -> Tensor")
 
     def __str__(self) -> str:
-        return f"aten.{self.__name__}"
+        return f"{self.namespace}.{self.__name__}"
 
     def __repr__(self) -> str:
-        op = self.overloadpacket.__name__
-        return f"<OpOverload(op='aten.{op}', overload='{self._overloadname}')>"
+        return f"<OpOverload(op='{self.overloadpacket}', overload='{self._overloadname}')>"
+
+
+def upstream_types(text: str) -> str:
+    """Arguments of a schema with PyTorch's names of their types.
+
+    Args:
+        text: in the grammar of `language/schema.py`.
+    """
+    for ours, theirs in _TYPES.items():
+        text = re.sub(rf"\b{ours}(\??) ", rf"{theirs}\1 ", text)
+    return text
 
 
 _packets: dict[str, Packet] = {}
@@ -170,6 +195,8 @@ def __getattr__(name: str) -> Packet:
     if packet is not None:
         return packet
     function = _GEOMETRY.get(name) or late("flambeau.decompositions.inner").TABLE.get(name)
+    if name in _METHODS:
+        function = REGISTRY[name].native
     for home in HOMES:
         function = function or install.namespace(home).get(name.removeprefix(f"{home}_"))
     if function is None and name in REGISTRY and "method" in REGISTRY[name].options.where:
@@ -179,6 +206,15 @@ def __getattr__(name: str) -> Packet:
     if function is None or name.startswith("__"):
         raise AttributeError(f"module 'flambeau.ops.aten' has no attribute {name!r}")
     return _packets.setdefault(name, Packet(name, function))
+
+
+def is_named(packet: Packet) -> bool:
+    """Whether a packet is what the inner library has under its name.
+
+    Args:
+        packet: of an operator.
+    """
+    return _packets.get(packet.__name__) is packet
 
 
 @functools.cache
@@ -234,7 +270,7 @@ def overload_named(name: str, arguments: Sequence[Any], values: Sequence[Any]) -
 
 
 def _chosen(packet: Packet, arguments: Sequence[Any], values: Sequence[Any]) -> Overload:
-    schemas = signatures(packet.__name__)
+    schemas = packet._signatures()
     flags = {
         a.name: isinstance(value, (bool, int, float, complex)) and "Scalar" in a.kind
         for a, value in zip(arguments, values, strict=True)
@@ -281,6 +317,11 @@ def definition_of(op: Any) -> Any:
 
 def _packet_of(op: Any) -> Packet:
     definition = definition_of(op)
+    if definition is not None and definition.options.where == ("ops.prims",):
+        primitive: Packet = late("flambeau.decompositions.primitive_operators").packet(
+            definition.name
+        )
+        return primitive
     name = op.__name__.rpartition(".")[2] if definition is None else inner_name(definition)
     try:
         entry = __getattr__(name)

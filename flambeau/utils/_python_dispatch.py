@@ -38,6 +38,7 @@ class _Modes(threading.local):
         self.stack: list[TorchDispatchMode] = []
         self.chosen: Any = None  # the overload that is being called by itself
         self.composing: list[Any] = []
+        self.by_programs: Any = None  # the dialect in which an inner operator is being decomposed
 
 
 _modes = _Modes()
@@ -231,6 +232,8 @@ def _call_hosted(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     operator = inner.TABLE.get(definition.name)
     if operator is not None and operator.run is body:
         return operator(*args, **kwargs)
+    if _modes.by_programs is not None:
+        return body(*args, **kwargs)
     compose = composite_of(definition.overloads[0])
     if compose is not None and compose not in _modes.composing:
         try:
@@ -262,7 +265,7 @@ def composition_of(program: Program) -> Any:
 def _composed(program: Program, values: Sequence[Any]) -> Any:
     """The result of what an operator is made of; NotImplemented: it is made of nothing."""
     compose = composition_of(program)
-    if compose is None or compose in _modes.composing:
+    if compose is None or compose in _modes.composing or _modes.by_programs is not None:
         return NotImplemented
     named = {a.name: value for a, value in zip(program.arguments, values, strict=True)}
     return _compose(compose, named)

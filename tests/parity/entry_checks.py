@@ -426,7 +426,14 @@ CHECKS: dict[str, Callable[[Any, torch.dtype, int], list[Record]]] = {
     "forward_mode": forward_mode,
     "variants": variants,
     "errors": errors,
+    "primitives": lambda *arguments: _decomposed(*arguments),
 }
+
+
+def _decomposed(entry: Any, dtype: torch.dtype, limit: int) -> list[Record]:
+    from tests.parity import decomposed_database  # which uses this module
+
+    return decomposed_database.primitives(entry, dtype, limit)
 
 
 def run_check(entry: Any, dtype: torch.dtype, check: str, limit: int) -> list[Record]:

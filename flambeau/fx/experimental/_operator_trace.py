@@ -18,6 +18,7 @@ import flambeau as torch
 from flambeau._subclasses import fake_calls
 from flambeau._subclasses.fake_tensor import FakeTensor
 from flambeau.autograd.transforms.wrappers import levels
+from flambeau.decompositions.tables import PENDING, Decomposition, hidden_decomposition, pending
 from flambeau.fx._symbolic_trace import Tracer
 from flambeau.fx.node import Node
 from flambeau.fx.passes.shape_prop import _extract_tensor_metadata
@@ -117,6 +118,23 @@ class Tracking:
         if memory is not None:
             self._by_memory[memory] = entry
 
+    def copy(self) -> Tracking:
+        """The nodes of tensors as they are now."""
+        other = Tracking()
+        other._by_object, other._by_memory = dict(self._by_object), dict(self._by_memory)
+        return other
+
+    def forget(self, nodes: set[Node], before: Tracking) -> None:
+        """Tensors of erased nodes get the nodes that they had before."""
+        for mine, theirs in (
+            (self._by_object, before._by_object), (self._by_memory, before._by_memory),
+        ):  # fmt: skip
+            for key in [key for key, entry in mine.items() if entry.proxy.node in nodes]:
+                if key in theirs:
+                    mine[key] = theirs[key]
+                else:
+                    del mine[key]
+
     def find(self, tensor: Value) -> Tracked | None:
         """The node of a tensor, if any."""
         entry = self._by_object.get(id(tensor))
@@ -158,7 +176,11 @@ class OperatorMode(TorchDispatchMode):
     ) -> Value:
         """Runs an operator and records it, or what it is replaced by."""
         kwargs = kwargs or {}
+        if func.overloadpacket.__name__ in PENDING:
+            return self._recorded(func, args, kwargs, shown=pending(func, self.table))
         replacement = self.table.get(func) if func not in self._replacing else None
+        if replacement is None and func not in self._replacing:
+            replacement = hidden_decomposition(func, self.table)
         if replacement is not None:
             result = self._replaced(func, replacement, args, kwargs)
             if result is not NotImplemented:
@@ -169,11 +191,33 @@ class OperatorMode(TorchDispatchMode):
 
     def _replaced(self, func: Value, replacement: Value, args: Value, kwargs: Value) -> Value:
         self._replacing.append(func)
+        before = (next(iter(reversed(self.tracer.graph.nodes)), None), self.tracking.copy())
         try:
             with self:
-                return replacement(*args, **kwargs)
+                result = replacement(*args, **kwargs)
         finally:
             self._replacing.pop()
+        if not isinstance(replacement, Decomposition):
+            return result
+        tensors = [x for x in pytree.tree_leaves(result) if _is_tensor(x)]
+        if any(self.tracking.find(x) is None for x in tensors):
+            result = NotImplemented  # made by something that no mode sees
+        self._drop_unused(result, *before)
+        return result
+
+    def _drop_unused(self, result: Value, last: Node | None, tracking: Tracking) -> None:
+        """Erases nodes after *last* that nothing reads: what a derivation computed on its way."""
+        entries = [self.tracking.find(x) for x in pytree.tree_leaves(result) if _is_tensor(x)]
+        results = {entry.proxy.node for entry in entries if entry is not None}
+        erased: set[Node] = set()
+        for node in reversed(self.tracer.graph.nodes):
+            if node is last:
+                break
+            writes = node.op == "call_function" and _writes(node.target)
+            if not node.users and node not in results and not writes:
+                self.tracer.graph.erase_node(node)
+                erased.add(node)
+        self.tracking.forget(erased, tracking)
 
     def _read(self, func: Value, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
         """A value of data; allowed where it depends on no input."""
@@ -188,7 +232,10 @@ class OperatorMode(TorchDispatchMode):
 
         return func(*pytree.tree_map(constant, args), **pytree.tree_map(constant, kwargs))
 
-    def _recorded(self, func: Value, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
+    def _recorded(
+        self, func: Value, args: tuple[Value, ...], kwargs: dict[str, Value], shown: Value = None
+    ) -> Value:
+        """Runs an operator and makes its node, which calls *shown* instead where that is given."""
         if levels():
             problem = f"{func} runs inside torch.func.vmap or jvp, which have calls of their own"
             hint = "record the function for a batch instead of mapping one for a row"
@@ -200,8 +247,9 @@ class OperatorMode(TorchDispatchMode):
         nodes = {id(x): self._proxy_of(x, entries[id(x)]) for x in operands}
         nodes = {key: proxy for key, proxy in nodes.items() if proxy is not None}
         proxies, named = pytree.tree_map(lambda x: nodes.get(id(x), x), (args, kwargs))
-        name = self.tracer.graph._target_to_str(func.overloadpacket.__name__)
-        proxy = self.tracer.create_proxy("call_function", func, proxies, named, name=name)
+        target = shown or func
+        name = self.tracer.graph._target_to_str(target.overloadpacket.__name__)
+        proxy = self.tracer.create_proxy("call_function", target, proxies, named, name=name)
         proxy.node.meta.update(_tags.get())
         result = self._run(func, args, kwargs)
         self._track(result, proxy, self._constant(func, args, kwargs, entries, result))
@@ -272,11 +320,20 @@ class OperatorMode(TorchDispatchMode):
         self, func: Value, args: Sequence[Value], result: Value, proxy: Proxy
     ) -> None:
         """The tensor that an operator wrote: its result's node is its own."""
-        name = func.overloadpacket.__name__
-        if name.endswith("_") and not name.endswith("__") and args:
+        if _writes(func) and args:
             target = args[0]
             if isinstance(target, torch.Tensor) and target is not result:
                 self.tracking.add(target, proxy)
+
+
+def _is_tensor(x: Value) -> bool:
+    return isinstance(x, torch.Tensor)
+
+
+def _writes(func: Value) -> bool:
+    """Whether an operator writes its first argument."""
+    name = getattr(getattr(func, "overloadpacket", None), "__name__", "")
+    return name == "copy_to" or (name.endswith("_") and not name.endswith("__"))
 
 
 def _value(x: Value) -> Value:

@@ -96,7 +96,8 @@ def make_fx(
 
     @functools.wraps(f)
     def wrapped(*args: Any) -> GraphModule:
-        return _Recording(f, decomposition_table or {}, tracing_mode == "fake").run(args)
+        table = {} if decomposition_table is None else decomposition_table
+        return _Recording(f, table, tracing_mode == "fake").run(args)
 
     return wrapped
 

