@@ -92,10 +92,7 @@ PACKAGE_LINES = {
     "signal": 11,
     "sparse": 3514,
     "testing": 615,
-<<<<<<< HEAD
     "utils": 12_335,  # 12302 before `nested_compile_region` did what it says
-=======
->>>>>>> decomp
 }
 ANNOTATED_ANY = 11310  # annotations that contain `Any`; the aim is half of 11,900
 
