@@ -14,7 +14,7 @@ Combine = Callable[[list[Value], list[Value]], list[Value]]
 
 
 def prefixes(combine: Combine, xs: list[Value]) -> list[Value]:
-    """Combines neighbours, then the prefixes of these pairs, then what lies between.
+    """Combines neighbours, then the prefixes of these pairs, then what is between.
 
     Args:
         combine: of two lists of tensors whose first axes count pairs; associative.
