@@ -148,7 +148,10 @@ def _take_along_dim(self: Tensor, indices: Tensor, dim: int | None = None) -> Te
         shape.insert(dim % x.ndim, x.shape[dim])
         return aten.expand(x, tuple(shape))
 
-    return aten.gather(spread(self, indices), dim, spread(indices, self))
+    index, x = spread(indices, self), spread(self, indices)
+    # PyTorch takes remainders, for which no index is out of bounds.
+    index = aten.where(aten.lt(index, 0), aten.add(index, x.shape[dim]), index)
+    return aten.gather(x, dim, index)
 
 
 def _without(x: Tensor, dim: int) -> tuple[int, ...]:

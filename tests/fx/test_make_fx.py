@@ -129,3 +129,11 @@ def test_numbers_are_constants():
     module = make_fx(lambda x, n: x * n)(X, 3)
     assert [node.name for node in module.graph.nodes] == ["x_1", "n_1", "mul", "output"]
     assert torch.equal(module(X, 5), X * 3)
+
+
+def test_negative_indices_count_from_the_end():
+    x, index = torch.arange(6.0).reshape(2, 3), torch.tensor([[0, -1, 1], [2, -2, -3]])
+    graph = make_fx(lambda x, i: torch.take_along_dim(x, i, 1))(x, index)
+    assert torch.equal(graph(x, index), torch.take_along_dim(x, index, 1))
+    with pytest.raises(RuntimeError, match="out of bounds"):
+        graph(x, index + 4)
