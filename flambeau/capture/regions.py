@@ -20,7 +20,7 @@ from flambeau.capture import stream
 from flambeau.capture.errors import GraphBreakError
 from flambeau.compiler import debug
 from flambeau.ir.lock import importing, late, loaded
-from flambeau.runtime import boundaries, config_modules
+from flambeau.runtime import boundaries, config_modules, settings
 
 END = "end of region"
 # Flushes that no line of the user's code asks for: the recorder's own, see
@@ -226,14 +226,30 @@ def _wrap(function: Callable[..., Any], fullgraph: bool, tuned: bool) -> Callabl
             end(END)
 
     if not fullgraph:
-        return compiled
+        return _skipping(function, compiled, tuned)
 
     @functools.wraps(function)
     def whole(*args: Any, **kwargs: Any) -> Any:
         with _Listening(_refuse):
             return compiled(*args, **kwargs)
 
-    return whole
+    return _skipping(function, whole, tuned)
+
+
+def _skipping(
+    function: Callable[..., Any], recorded: Callable[..., Any], tuned: bool
+) -> Callable[..., Any]:
+    """Returns what runs the calls that it can explain without Python, and else records them."""
+    if not _core.frames_explained or not settings.get("FRAMES"):
+        return recorded
+
+    def learn(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+        with importing:
+            from flambeau.capture.frame.learn import learn as learn_frame
+
+        return learn_frame(compiled, tuned, args, kwargs)
+
+    return functools.update_wrapper(_core.CompiledFunction(function, recorded, learn), function)
 
 
 def _checked_arguments(

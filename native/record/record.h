@@ -132,6 +132,7 @@ struct Recorder {
   bool lasting = false;      // calls of sealed scopes reach memory of others: run at their end
   int rereads = 0;           // flushes of this region that reads of memory of others asked for
   int sealed = 0;            // scopes without code of users, see regions.record_sealed
+  bool learning = false;     // a dry run of a frame (native/frame): nothing of it may run
 };
 
 // record_call.cpp
@@ -177,6 +178,17 @@ Instance* record_instance(const Recorder* r, const std::vector<int32_t>& live,
 // Runs it; *outputs: all its results, owned, also after a failure.
 bool record_run(Recorder* r, Instance* instance, const std::vector<int32_t>& live,
                 std::vector<PyObject*>* outputs);
+
+// Values that must reach memory, in the order of their storages.
+std::vector<int32_t> record_live(const Recorder* r);
+// The stream's plan at its sizes where it was run before; new reference, or null without exception.
+Instance* record_known(const Recorder* r, const std::vector<int32_t>& live);
+// Begins a dry run, whose calls are appended and never run; ends it, and forgets what it recorded.
+void record_learn();
+void record_forget_learnt();
+bool record_observed();    // somebody is told of every flush
+int64_t record_builds();   // streams compiled so far
+int64_t record_changes();  // how often all streams were forgotten
 
 // A generator of its own that stands where this one does (None: the default one). New reference;
 // null + exception. random_binding.cpp

@@ -1,0 +1,174 @@
+// From a dry run to an explanation: the plan of its stream, the sources of that plan's tensors and
+// the recipe of the result.
+//
+// The stream must be one that tier 1 ran before: the recorder finds its Instance under the same
+// key, or there is no explanation. So a mistake of the dry run cannot give another program.
+#include <unordered_map>
+
+#include "frame/frame.h"
+#include "record/record.h"
+
+namespace fb {
+
+namespace {
+
+std::nullptr_t refuse(const char* why) {
+  if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, why);
+  return nullptr;
+}
+
+class Builder {
+ public:
+  Builder(Explanation* explanation, const Recorder* recorder)
+      : x_(explanation), r_(recorder), live_(record_live(recorder)) {
+    const std::vector<Tensor*>& tensors = x_->pattern.tensors();
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      sources_.emplace(tensors[i], static_cast<int32_t>(i));
+    }
+  }
+
+  // Tensors that guards lead to.
+  bool add_constants(PyObject* tuple) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+      Tensor* t = tensor_of(PyTuple_GET_ITEM(tuple, i));
+      if (!sources_.emplace(t, ~static_cast<int32_t>(x_->constants.size())).second) {
+        return refuse("an argument is also reached otherwise") != nullptr;
+      }
+      x_->constants.push_back(share(t));
+      x_->constant_guards.push_back(TensorGuard::of(t));
+    }
+    return true;
+  }
+
+  bool find_program() {
+    if (!r_->copies.empty() || r_->written || r_->lasting || !r_->taped.empty()) {
+      return refuse("it reads or writes memory of others, or needs gradients") != nullptr;
+    }
+    for (Tensor* t : r_->externals) {
+      const auto source = sources_.find(t);
+      if (source == sources_.end()) return refuse("a tensor is made outside of it") != nullptr;
+      x_->sources.push_back(source->second);
+    }
+    for (const Record& record : r_->records) {
+      x_->scalars.insert(x_->scalars.end(), record.scalars.begin(), record.scalars.end());
+      x_->scalar_is_float.insert(x_->scalar_is_float.end(), record.scalar_is_float.begin(),
+                                 record.scalar_is_float.end());
+      for (PyObject* object : record.objects) {
+        if (object && object != Py_None) return refuse("it has a generator of its own") != nullptr;
+        x_->generators.push_back(Py_None);
+      }
+    }
+    if (r_->records.empty()) return live_.empty();
+    x_->instance = steal(record_known(r_, live_));
+    if (!x_->instance) return refuse("another program was recorded") != nullptr;
+    return fits(x_->instance->plan);
+  }
+
+  // Reads the result. `fresh`: what may be rebuilt: containers.
+  bool read_result(PyObject* value) {
+    if (is_tensor(value)) return read_tensor(tensor_of(value));
+    if (PyTuple_CheckExact(value)) return read_items(RecipeItem::Tuple, value);
+    if (PyList_CheckExact(value)) return read_items(RecipeItem::List, value);
+    if (PyDict_CheckExact(value)) return read_dict(value);
+    x_->recipe.push_back({RecipeItem::Object, 0, share(value)});
+    return true;
+  }
+  bool complete() const { return outputs_.size() == live_.size(); }
+
+ private:
+  bool fits(const Plan* plan) {
+    if (plan->elsewhere || plan->outputs.size() != live_.size()) {
+      return refuse("its program has other results") != nullptr;
+    }
+    for (const OutputSpec& output : plan->outputs) {
+      if (output.kind != OutputSpec::New) return refuse("its program gives views") != nullptr;
+    }
+    return plan->tensors == static_cast<int32_t>(x_->sources.size()) &&
+           plan->numbers == static_cast<int32_t>(x_->scalars.size()) &&
+           plan->generators == static_cast<int32_t>(x_->generators.size());
+  }
+
+  // A tensor that is nothing but its elements, of which the program computes all.
+  bool plain(const Tensor* t) const {
+    const auto* object = reinterpret_cast<const PyObject*>(t);
+    return Py_TYPE(object) == TensorType && !t->autograd && !t->dict && !t->weakrefs &&
+           !t->count && (t->flags & (kIsView | kLazy)) == 0 &&
+           ((t->flags & kInference) != 0) == x_->modes.grad.inference;
+  }
+
+  bool read_tensor(Tensor* t) {
+    const auto source = sources_.find(t);
+    if (source != sources_.end()) {
+      const int32_t index = source->second;
+      const auto kind = index < 0 ? RecipeItem::Constant : RecipeItem::Argument;
+      x_->recipe.push_back({kind, index < 0 ? ~index : index, {}});
+      return true;
+    }
+    if (t->record_epoch != r_->epoch || t->value_id < 0 || !plain(t)) {
+      return refuse("a result is a view, or no result of its operators") != nullptr;
+    }
+    const auto at = std::find(live_.begin(), live_.end(), t->value_id);
+    const auto output = static_cast<Py_ssize_t>(at - live_.begin());
+    if (at == live_.end() || outputs_.emplace(output, t).first->second != t) {
+      return refuse("two results share memory") != nullptr;
+    }
+    x_->recipe.push_back({RecipeItem::Output, output, {}});
+    return true;
+  }
+
+  bool read_items(RecipeItem::Kind kind, PyObject* value) {
+    const Py_ssize_t count = PySequence_Fast_GET_SIZE(value);
+    x_->recipe.push_back({kind, count, {}});
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      if (!read_result(PySequence_Fast_ITEMS(value)[i])) return false;
+    }
+    return true;
+  }
+
+  bool read_dict(PyObject* value) {
+    PyObject *key, *entry;
+    x_->recipe.push_back({RecipeItem::Dict, PyDict_GET_SIZE(value), steal(PySequence_Tuple(value))});
+    if (!x_->recipe.back().object) return false;
+    for (Py_ssize_t place = 0; PyDict_Next(value, &place, &key, &entry);) {
+      if (!read_result(entry)) return false;
+    }
+    return true;
+  }
+
+  Explanation* x_;
+  const Recorder* r_;
+  std::vector<int32_t> live_;
+  std::unordered_map<const Tensor*, int32_t> sources_;
+  std::unordered_map<Py_ssize_t, const Tensor*> outputs_;
+};
+
+}  // namespace
+
+Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, PyObject* guards) {
+  PyObject *parts, *constants, *text;
+  if (!PyArg_ParseTuple(guards, "O!O!O!", &PyTuple_Type, &parts, &PyTuple_Type, &constants,
+                        &PyList_Type, &text)) {
+    return {};
+  }
+  auto explanation = steal(new Explanation());
+  Explanation* x = explanation.get();
+  x->modes = Modes::now();
+  x->changes = record_changes();
+  x->text = share(text);
+  if (x->modes.interceptors || x->modes.functions_disabled || x->modes.dry) {
+    refuse("a mode sees its operators");
+    return {};
+  }
+  if (!x->pattern.read(arguments)) {
+    refuse("it has too many arguments");
+    return {};
+  }
+  Builder builder(x, active_recorder);
+  const bool fine = x->guards.read(parts) && builder.add_constants(constants) &&
+                    builder.find_program() && builder.read_result(result) && builder.complete();
+  x->pattern.forget_tensors();
+  if (!fine) refuse("a value outlives it that is no result");
+  return fine ? explanation : Ref<Explanation>();
+}
+
+}  // namespace fb
