@@ -177,14 +177,24 @@ class _Permitting:
         _watch.listeners[:] = self._before
 
 
-class Stance:
-    """How compiled functions behave, in all threads: `torch.compiler.set_stance`.
+class _Stance:
+    """How compiled functions behave, in all threads: `torch.compiler.set_stance`."""
 
-    Attributes:
-        eager: they run without being recorded.
-    """
+    def __init__(self) -> None:
+        self._eager = False
 
-    eager = False
+    @property
+    def eager(self) -> bool:
+        """Whether they run without being recorded, and their Python always."""
+        return self._eager
+
+    @eager.setter
+    def eager(self, value: bool) -> None:
+        self._eager = value
+        _core.set_skipping(not value)
+
+
+Stance = _Stance()
 
 
 def record(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

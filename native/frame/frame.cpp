@@ -338,6 +338,14 @@ PyObject* build_dict(const Explanation& x, const RecipeItem& item, size_t* at, T
   return dict.release();
 }
 
+PyObject* build_view(const ViewSpec& view, PyObject* output) {
+  Tensor* base = tensor_of(output);
+  auto t = steal(tensor_alias(base, view.dtype, view.ndim, view.dims.data(),
+                              view.dims.data() + view.ndim, view.offset));
+  if (!t || (view.marked && !tape_mark_view(t.get(), base, true))) return nullptr;
+  return object_of(t.release());
+}
+
 PyObject* build(const Explanation& x, size_t* at, Tensor** tensors, PyObject* const* outputs) {
   const RecipeItem& item = x.recipe[(*at)++];
   const auto next = [&](size_t) { return build(x, at, tensors, outputs); };
@@ -345,6 +353,8 @@ PyObject* build(const Explanation& x, size_t* at, Tensor** tensors, PyObject* co
   switch (item.kind) {
     case RecipeItem::Output:
       return Py_NewRef(outputs[index]);
+    case RecipeItem::View:
+      return build_view(x.views[index], outputs[x.views[index].output]);
     case RecipeItem::Argument:
       return Py_NewRef(object_of(tensors[index]));
     case RecipeItem::Constant:

@@ -24,13 +24,14 @@ struct Modes {
 };
 
 // A tensor's class and geometry; everything of it that a stream depends on, but for its data.
+// attributes: users gave it some.
 struct TensorGuard {
   PyTypeObject* type;  // owned by `Explanation::references`
   int64_t offset, bytes;
   DType dtype;
   Device device;
   uint8_t ndim, flags;
-  bool requires_grad;
+  bool requires_grad, attributes;
   std::vector<int64_t> dims;
 
   static TensorGuard of(const Tensor* t);
@@ -53,6 +54,7 @@ struct TypeGuard {
   bool strict;  // no other version will do
   std::vector<DictItem> items;
   PyObject* bases;  // its method resolution order
+  PyObject* title;  // its name, which changes without a new version; null: it is not read
 };
 struct ObjectGuard {
   PyObject* object;
@@ -135,10 +137,20 @@ uint64_t signature_of(const Arguments& arguments);
 // Whether two values are the same to a guard: identical, or equal numbers or texts of one type.
 bool same_value(PyObject* a, PyObject* b);
 
+// A result that is a view of an output.
+struct ViewSpec {
+  Py_ssize_t output;
+  DType dtype;
+  int ndim;
+  std::vector<int64_t> dims;
+  int64_t offset;
+  bool marked;  // autograd knows that it is one
+};
+
 // How a result is built, depth first.
 struct RecipeItem {
-  enum Kind : uint8_t { Output, Argument, Constant, Object, Tuple, List, Dict } kind;
-  Py_ssize_t index;  // of a tensor; containers: how many items follow
+  enum Kind : uint8_t { Output, View, Argument, Constant, Object, Tuple, List, Dict } kind;
+  Py_ssize_t index;  // of a tensor or view; containers: how many items follow
   Ref<> object;      // Object: it; Dict: its keys
 };
 
@@ -156,6 +168,7 @@ struct Explanation {
   std::vector<uint8_t> scalar_is_float;
   std::vector<PyObject*> generators;  // None each: the default one
   std::vector<RecipeItem> recipe;
+  std::vector<ViewSpec> views;
   Ref<> text;  // its guards as lines
 
   bool holds(const Arguments& arguments, Tensor** tensors);

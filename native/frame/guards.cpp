@@ -22,11 +22,17 @@ bool Modes::operator==(const Modes& other) const {
          device.index == other.device.index;
 }
 
+namespace {
+
+bool has_attributes(const Tensor* t) { return t->dict && PyDict_GET_SIZE(t->dict) > 0; }
+
+}  // namespace
+
 TensorGuard TensorGuard::of(const Tensor* t) {
   const auto* object = reinterpret_cast<const PyObject*>(t);
   return {Py_TYPE(object), t->offset, t->offset * item_size(t->dtype) + span_of(t),
           t->dtype,        t->device, t->ndim,
-          t->flags,        tensor_requires_grad(t), {t->dims, t->dims + 2 * t->ndim}};
+          t->flags,        tensor_requires_grad(t), has_attributes(t), {t->dims, t->dims + 2 * t->ndim}};
 }
 
 bool TensorGuard::holds(const Tensor* t) const {
@@ -35,7 +41,7 @@ bool TensorGuard::holds(const Tensor* t) const {
   return Py_TYPE(reinterpret_cast<const PyObject*>(t)) == type && t->dtype == dtype &&
          t->ndim == ndim && t->device.kind == device.kind && t->device.index == device.index &&
          ((t->flags ^ flags) & kSeen) == 0 && t->offset == offset && !storage->pending &&
-         !storage->writer && storage->nbytes >= bytes &&
+         !storage->writer && storage->nbytes >= bytes && has_attributes(t) == attributes &&
          std::memcmp(t->dims, dims.data(), dims.size() * sizeof(int64_t)) == 0 &&
          (t->autograd ? tensor_requires_grad(t) : false) == requires_grad;
 }
@@ -105,6 +111,10 @@ __attribute__((noinline)) bool holds_still(TypeGuard* guard) {
   return guard->version != 0;
 }
 
+PyObject* type_title(PyTypeObject* type) {
+  return reinterpret_cast<PyHeapTypeObject*>(type)->ht_name;
+}
+
 bool same_list(const ListGuard& guard) {
   const Py_ssize_t count = PyTuple_GET_SIZE(guard.items);
   if (PyList_GET_SIZE(guard.list) != count) return false;
@@ -131,7 +141,8 @@ bool Guards::read_types(PyObject* list) {
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
     PyObject* entry = PyList_GET_ITEM(list, i);
     auto* type = reinterpret_cast<PyTypeObject*>(item(entry, 0));
-    TypeGuard guard{type, 0, false, items_of(item(entry, 2)), item(entry, 3)};
+    TypeGuard guard{type, 0, false, items_of(item(entry, 2)), item(entry, 3),
+                    value_of(item(entry, 4))};
     if (!holds_still(&guard)) return false;
     guard.strict = item(entry, 1) == Py_True;
     types_.push_back(std::move(guard));
@@ -196,6 +207,7 @@ bool Guards::hold() {
     if (dict_version(guard.dict) != guard.version && !holds_still(&guard)) return false;
   }
   for (TypeGuard& guard : types_) {
+    if (guard.title && type_title(guard.type) != guard.title) return false;
     if (type_version(guard.type) != guard.version && !holds_still(&guard)) return false;
   }
   for (const FunctionGuard& guard : functions_) {

@@ -4,6 +4,7 @@
 // The stream must be one that tier 1 ran before: the recorder finds its Instance under the same
 // key, or there is no explanation. So a mistake of the dry run cannot give another program.
 #include <unordered_map>
+#include <unordered_set>
 
 #include "frame/frame.h"
 #include "record/record.h"
@@ -17,10 +18,13 @@ std::nullptr_t refuse(const char* why) {
   return nullptr;
 }
 
+bool has_items(PyObject* dict) { return dict && PyDict_GET_SIZE(dict) > 0; }
+
 class Builder {
  public:
   Builder(Explanation* explanation, const Recorder* recorder)
       : x_(explanation), r_(recorder), live_(record_live(recorder)) {
+    reached_.resize(live_.size(), false);
     const std::vector<Tensor*>& tensors = x_->pattern.tensors();
     for (size_t i = 0; i < tensors.size(); ++i) {
       sources_.emplace(tensors[i], static_cast<int32_t>(i));
@@ -73,7 +77,9 @@ class Builder {
     x_->recipe.push_back({RecipeItem::Object, 0, share(value)});
     return true;
   }
-  bool complete() const { return outputs_.size() == live_.size(); }
+  bool complete() const {
+    return std::find(reached_.begin(), reached_.end(), false) == reached_.end();
+  }
 
  private:
   bool fits(const Plan* plan) {
@@ -88,12 +94,35 @@ class Builder {
            plan->generators == static_cast<int32_t>(x_->generators.size());
   }
 
-  // A tensor that is nothing but its elements, of which the program computes all.
+  // A tensor of the dry run that has nothing but its elements and, perhaps, a base.
   bool plain(const Tensor* t) const {
     const auto* object = reinterpret_cast<const PyObject*>(t);
-    return Py_TYPE(object) == TensorType && !t->autograd && !t->dict && !t->weakrefs &&
-           !t->count && (t->flags & (kIsView | kLazy)) == 0 &&
+    return Py_TYPE(object) == TensorType && !has_items(t->dict) && !t->weakrefs && !t->count &&
+           (t->flags & kLazy) == 0 && t->record_epoch == r_->epoch && t->value_id >= 0 &&
            ((t->flags & kInference) != 0) == x_->modes.grad.inference;
+  }
+
+  // The output that holds a value; -1: none does.
+  Py_ssize_t output_of(int32_t value) const {
+    while (r_->values[value].kind == Value::Alias &&
+           std::find(live_.begin(), live_.end(), value) == live_.end()) {
+      value = r_->values[value].source;
+    }
+    const auto at = std::find(live_.begin(), live_.end(), value);
+    return at == live_.end() ? -1 : at - live_.begin();
+  }
+
+  // Whether autograd sees a view as `tape_mark_view` leaves it.
+  bool plain_view(const Tensor* t, Py_ssize_t output) const {
+    const Autograd* a = t->autograd;
+    if (!a) return true;
+    const Tensor* base = a->base;
+    const bool bits = base && t->dtype != base->dtype && t->ndim == base->ndim;
+    const auto creation = bits ? ViewCreation::Bits : ViewCreation::Default;
+    return base && !a->grad && !a->node && !a->requires_grad && !a->retains_grad && !a->hooks &&
+           !a->post_accumulate_hooks && plain(base) && !base->autograd &&
+           base->value_id == live_[static_cast<size_t>(output)] &&
+           a->view_creation == static_cast<uint8_t>(creation);
   }
 
   bool read_tensor(Tensor* t) {
@@ -104,15 +133,24 @@ class Builder {
       x_->recipe.push_back({kind, index < 0 ? ~index : index, {}});
       return true;
     }
-    if (t->record_epoch != r_->epoch || t->value_id < 0 || !plain(t)) {
-      return refuse("a result is a view, or no result of its operators") != nullptr;
-    }
-    const auto at = std::find(live_.begin(), live_.end(), t->value_id);
-    const auto output = static_cast<Py_ssize_t>(at - live_.begin());
-    if (at == live_.end() || outputs_.emplace(output, t).first->second != t) {
+    const Py_ssize_t output = plain(t) ? output_of(t->value_id) : -1;
+    if (output < 0) return refuse("a result is not one of its operators") != nullptr;
+    reached_[static_cast<size_t>(output)] = true;
+    if (t->value_id != live_[static_cast<size_t>(output)]) return read_view(t, output);
+    if (t->autograd || outputs_.emplace(output, t).first->second != t) {
       return refuse("two results share memory") != nullptr;
     }
     x_->recipe.push_back({RecipeItem::Output, output, {}});
+    return true;
+  }
+
+  bool read_view(Tensor* t, Py_ssize_t output) {
+    if (!plain_view(t, output) || !views_.insert(t).second) {
+      return refuse("a result is a view of a kind that is not built again") != nullptr;
+    }
+    x_->recipe.push_back({RecipeItem::View, static_cast<Py_ssize_t>(x_->views.size()), {}});
+    x_->views.push_back({output, t->dtype, t->ndim, {t->dims, t->dims + 2 * t->ndim}, t->offset,
+                         t->autograd != nullptr});
     return true;
   }
 
@@ -140,6 +178,8 @@ class Builder {
   std::vector<int32_t> live_;
   std::unordered_map<const Tensor*, int32_t> sources_;
   std::unordered_map<Py_ssize_t, const Tensor*> outputs_;
+  std::unordered_set<const Tensor*> views_;
+  std::vector<bool> reached_;
 };
 
 }  // namespace

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from flambeau.capture.frame import native_calls as native
-from flambeau.capture.frame.evidence import MISSING, Unexplained
+from flambeau.capture.frame.evidence import MISSING, Unexplained, is_key
 from flambeau.capture.frame.machine import Machine, Raised
 from flambeau.ir.lock import importing
 
@@ -440,7 +440,7 @@ class Frame:
     def _contains(self, container: Any, value: Any) -> bool:
         machine, kind = self.machine, type(container)
         if kind.__name__ == "OrderedDict" or kind is dict:
-            if type(value) in (str, int):
+            if is_key(value):
                 return machine.table_item(container, value) is not MISSING
             if not machine.is_fresh(container) or not native.hashes_plainly(value):
                 raise Unexplained("it looks up an object")

@@ -43,6 +43,7 @@ class Evidence:
         self._complete: dict[int, Any] = {}
         self._types: dict[type, dict[str, Any]] = {}
         self._strict: set[type] = set()
+        self._titles: set[type] = set()
         self._functions: dict[int, Any] = {}
         self._cells: dict[int, tuple[Any, Any]] = {}
         self._lists: dict[int, tuple[Any, tuple[Any, ...]]] = {}
@@ -75,7 +76,7 @@ class Evidence:
 
     def item(self, table: Any, key: Any, owner: str = "") -> Any:
         """What a dict has under a key, or MISSING."""
-        if type(key) not in (str, int):
+        if not is_key(key):
             raise Unexplained(f"a dict is read by a key that is a {type(key).__name__}")
         value = dict.get(table, key, MISSING)
         if id(table) in self.arguments:
@@ -90,7 +91,7 @@ class Evidence:
         if id(table) in self.arguments:
             return
         for key, value in dict.items(table):
-            if type(key) not in (str, int):
+            if not is_key(key):
                 raise Unexplained(f"a dict has a key that is a {type(key).__name__}")
             self.read(value)
         self._complete[id(table)] = table
@@ -119,6 +120,13 @@ class Evidence:
         """The bases of a type are read."""
         if kind.__flags__ & _HEAP_TYPE:
             self._types.setdefault(kind, {})
+
+    def title(self, kind: type) -> str:
+        """The name of a type."""
+        self.bases(kind)
+        if kind in self._types:
+            self._titles.add(kind)
+        return kind.__name__
 
     def hierarchy(self, kind: type) -> None:
         """The type and its bases must not change at all."""
@@ -160,7 +168,13 @@ class Evidence:
         functions = list(self._functions.values())
         held = tuple((f.__code__, f.__defaults__, f.__kwdefaults__) for f in functions)
         kinds = [
-            (kind, kind in self._strict, tuple(names.items()), kind.__mro__)
+            (
+                kind,
+                kind in self._strict,
+                tuple(names.items()),
+                kind.__mro__,
+                kind.__name__ if kind in self._titles else MISSING,
+            )
             for kind, names in self._types.items()
         ]
         return (
@@ -201,6 +215,7 @@ class Evidence:
             lines.extend(_comparison(f"{owner}[{key!r}]", reads[key]) for key in reads)
         for kind, names in self._types.items():
             lines.extend(_comparison(f"{kind.__qualname__}.{n}", v) for n, v in names.items())
+            lines.extend([f"{kind.__qualname__}.__name__ is unchanged"] * (kind in self._titles))
             lines.extend([f"{kind.__qualname__} is unchanged"] if kind in self._strict else [])
         lines.extend(f"{_name(f)}.__code__ is unchanged" for f in self._functions.values())
         for cell, value in self._cells.values():
@@ -208,6 +223,14 @@ class Evidence:
         for values, _ in self._lists.values():
             lines.append(f"len(list at {id(values):#x}) == {len(values)}, with the same items")
         return lines
+
+
+def is_key(value: Any) -> bool:
+    """Whether looking up a value in a dict runs no code of users."""
+    if isinstance(value, type):
+        kind = type(value)
+        return kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__
+    return type(value) in (str, int)
 
 
 def _name(value: Any) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from flambeau import _core
 from flambeau._core import Tensor
 from flambeau.capture.frame import native_calls as native
-from flambeau.capture.frame.evidence import MISSING, Evidence, Unexplained
+from flambeau.capture.frame.evidence import MISSING, Evidence, Unexplained, is_key
 
 _MAX_CALLS = 80  # inside each other
 _MAX_STEPS = 3_000_000
@@ -128,6 +128,8 @@ class Machine:
             return self.call(defined.fget, (value,), {})
         if isinstance(defined, (_core.Op, _core.shield, types.FunctionType)):
             return types.MethodType(defined, value)
+        if defined is MISSING and not value.__dict__:  # which is guarded with its geometry
+            raise Raised(AttributeError(name))
         raise Unexplained(f"it reads {name} of a tensor")
 
     def _module_attribute(self, module: types.ModuleType, name: str) -> Any:
@@ -137,6 +139,8 @@ class Machine:
         return value
 
     def _class_attribute(self, kind: type, name: str) -> Any:
+        if name == "__name__" and type(kind) is type:
+            return self.evidence.title(kind)
         if self.evidence.attribute(type(kind), name) is not MISSING and name != "__call__":
             raise Unexplained(f"it reads {name} of a class")
         value = self.evidence.attribute(kind, name)
@@ -159,6 +163,8 @@ class Machine:
         self.evidence.hierarchy(type(value.__self__))
         bound = getattr(value, name)
         if isinstance(bound, (types.MethodType, types.MethodWrapperType)):
+            return bound
+        if name == "__instancecheck__" and isinstance(bound, types.BuiltinFunctionType):
             return bound
         raise Unexplained(f"it reads super().{name}")
 
@@ -336,6 +342,8 @@ class Machine:
     def _construct(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if native.understands(kind):
             return self.fresh_result(native.call(self, kind, args, kwargs))
+        if kind.__module__ == "builtins" and issubclass(kind, Exception):
+            return self.fresh(kind(*args, **kwargs))
         if type(kind) is not type or not kind.__flags__ & (1 << 9):
             raise Unexplained(f"it makes a {kind.__name__}")
         if self.evidence.attribute(kind, "__new__") is not object.__new__:
@@ -420,7 +428,7 @@ class Machine:
         """value[key]"""
         kind = type(value)
         if kind in (dict, OrderedDict):
-            item = self.table_item(value, key) if type(key) in (str, int) else MISSING
+            item = self.table_item(value, key) if is_key(key) else MISSING
             if item is MISSING:
                 if self.is_fresh(value) and native.hashes_plainly(key) and key in value:
                     return value[key]

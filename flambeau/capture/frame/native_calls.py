@@ -16,7 +16,7 @@ from typing import Any
 
 from flambeau import _core
 from flambeau._core import Tensor
-from flambeau.capture.frame.evidence import MISSING, Unexplained
+from flambeau.capture.frame.evidence import MISSING, Unexplained, is_key
 from flambeau.ir.lock import importing
 from flambeau.nn.parameter import Parameter
 
@@ -172,6 +172,9 @@ def _call_method(
     if kind in GUARDS and name in ("__enter__", "__exit__", "clone"):
         machine.writable(owner)
         return machine.fresh(function(*args)) if name == "clone" else function(*args)
+    if isinstance(owner, type) and function == type.__instancecheck__.__get__(owner):
+        machine.evidence.bases(machine.typed(args[0]))
+        return issubclass(type(args[0]), owner)
     if owner is importing and name == "__exit__":  # the package's own lock
         return function(*args)
     if kind in TENSORS and name in TENSOR_METHODS:
@@ -212,7 +215,7 @@ def _call_dict(
     machine: Any, owner: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     name = function.__name__
-    if name == "get" and type(args[0]) in (str, int):
+    if name == "get" and is_key(args[0]):
         value = machine.table_item(owner, args[0])
         return (args[1] if len(args) > 1 else None) if value is MISSING else value
     if name in ("keys", "values", "items", "copy"):
@@ -278,8 +281,6 @@ def _getattr(machine: Any, value: Any, name: Any, *default: Any) -> Any:
 
     if type(name) is not str:
         raise Unexplained("getattr of no string")
-    if type(value) in TENSORS and default and name not in TENSOR_FACTS | TENSOR_METHODS:
-        raise Unexplained(f"it reads {name} of a tensor")
     try:
         return machine.getattr(value, name)
     except (Raised, AttributeError) as error:
