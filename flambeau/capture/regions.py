@@ -65,6 +65,8 @@ class Explanation:
         different_kernels: how many kernels they are: equal layers share theirs.
         graphs: their graphs.
         bytes_moved: bytes of inputs and outputs of those Plans.
+        guards: conditions, as lines of Python, under which a later call runs without its Python.
+        recorded: why every call is recorded instead; None where there are guards.
     """
 
     flushes: list[Flush] = field(default_factory=list)
@@ -74,6 +76,8 @@ class Explanation:
     different_kernels: int = 0
     bytes_moved: int = 0
     graphs: list[Any] = field(default_factory=list)
+    guards: list[str] = field(default_factory=list)
+    recorded: str | None = None
 
     @property
     def graph_break_count(self) -> int:
@@ -90,6 +94,8 @@ class Explanation:
             f"  {f.line}: {f.reason} after {f.records} ops ({'known' if f.known else 'new'})"
             for f in self.flushes
         ]
+        lines += [f"  every call is recorded: {self.recorded}"] if self.recorded else []
+        lines += [f"  guard: {line}" for line in self.guards]
         return "\n".join(lines)
 
 
@@ -425,7 +431,21 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
         explanation.graphs.append(report.graph)
         explanation.bytes_moved += report.bytes_moved
     explanation.different_kernels = len(different)
+    _add_guards(explanation, function, args, kwargs)
     return explanation
+
+
+def _add_guards(explanation: Explanation, function: Any, args: Any, kwargs: Any) -> None:
+    """Runs the call dry, as after calls of a compiled function that gave the same stream."""
+    if not _core.frames_explained or not settings.get("FRAMES") or _core.is_recording():
+        explanation.recorded = "the dry run of frames is off"
+        return
+    with importing:
+        from flambeau.capture.frame.learn import learn
+
+    trial = _core.CompiledFunction(function, function, None)
+    explanation.recorded = learn(trial, False, args, kwargs)
+    explanation.guards = [line for lines in trial.explanations for line in lines]
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:

@@ -43,9 +43,8 @@ struct Compiled {
 };
 Compiled* as_compiled(PyObject* o) { return reinterpret_cast<Compiled*>(o); }
 
-bool may_skip() {
-  return skipping && !active_recorder && !record_observed() && !python_traced();
-}
+bool may_learn() { return skipping && !active_recorder && !interceptors && !python_traced(); }
+bool may_skip() { return skipping && !active_recorder && !record_observed() && !python_traced(); }
 
 PyObject* run_explained(Compiled* self, const Arguments& arguments) {
   Tensor* tensors[kMaxArgumentTensors];
@@ -99,7 +98,7 @@ PyObject* call_recorded(Compiled* self, PyObject* const* args, size_t flags, PyO
   const int64_t builds = record_builds();
   const auto recorded = share(self->recorded);
   auto result = steal(PyObject_Vectorcall(recorded.get(), args, flags, names));
-  if (!result || !may_skip() || builds != record_builds() || interceptors) return result.release();
+  if (!result || !may_learn() || builds != record_builds()) return result.release();
   if (is_time(self, arguments) && !learn(self, arguments)) return nullptr;
   return result.release();
 }

@@ -87,12 +87,14 @@ class Guards {
   bool read_types(PyObject* list);
   bool read_objects(PyObject* list);
   bool read_others(PyObject* functions, PyObject* cells, PyObject* lists);
+  bool read_operators(PyObject* list);
   std::vector<ObjectGuard> objects_;
   std::vector<DictGuard> dicts_;
   std::vector<TypeGuard> types_;
   std::vector<FunctionGuard> functions_;
   std::vector<CellGuard> cells_;
   std::vector<ListGuard> lists_;
+  std::vector<Op*> operators_;  // none of them has a gate
 };
 
 constexpr int kMaxArgumentTensors = 32;

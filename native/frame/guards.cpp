@@ -5,8 +5,8 @@
 // Nothing here runs code of users, so no state changes while it is checked.
 #include "frame/frame.h"
 
+#include "call/op_internal.h"
 #include "device/devices.h"
-#include "call/override.h"
 
 namespace fb {
 
@@ -181,16 +181,24 @@ bool Guards::read_others(PyObject* functions, PyObject* cells, PyObject* lists) 
   return true;
 }
 
+bool Guards::read_operators(PyObject* list) {
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+    operators_.push_back(reinterpret_cast<Op*>(PyList_GET_ITEM(list, i)));
+    if (operators_.back()->gate) return false;
+  }
+  return true;
+}
+
 bool Guards::read(PyObject* parts) {
   references = share(parts);
-  PyObject *objects, *dicts, *types, *functions, *cells, *lists, *codes;
-  if (!PyArg_ParseTuple(parts, "O!O!O!O!O!O!O!", &PyList_Type, &objects, &PyList_Type, &dicts,
+  PyObject *objects, *dicts, *types, *functions, *cells, *lists, *operators, *codes;
+  if (!PyArg_ParseTuple(parts, "O!O!O!O!O!O!O!O!", &PyList_Type, &objects, &PyList_Type, &dicts,
                         &PyList_Type, &types, &PyList_Type, &functions, &PyList_Type, &cells,
-                        &PyList_Type, &lists, &PyTuple_Type, &codes)) {
+                        &PyList_Type, &lists, &PyList_Type, &operators, &PyTuple_Type, &codes)) {
     return false;
   }
   if (read_objects(objects) && read_dicts(dicts) && read_types(types) &&
-      read_others(functions, cells, lists)) {
+      read_others(functions, cells, lists) && read_operators(operators)) {
     return true;
   }
   PyErr_SetString(PyExc_RuntimeError, "[compile] state that was read changed meanwhile");
@@ -223,7 +231,7 @@ bool Guards::hold() {
   for (const ListGuard& guard : lists_) {
     if (!same_list(guard)) return false;
   }
-  return true;
+  return std::none_of(operators_.begin(), operators_.end(), [](const Op* op) { return op->gate; });
 }
 
 }  // namespace fb

@@ -45,6 +45,7 @@ class Builder {
   }
 
   bool find_program() {
+    if (r_->refused) return refuse("it needs a value, or memory of others") != nullptr;
     if (!r_->copies.empty() || r_->written || r_->lasting || !r_->taped.empty()) {
       return refuse("it reads or writes memory of others, or needs gradients") != nullptr;
     }

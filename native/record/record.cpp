@@ -442,6 +442,7 @@ bool record_flush(Recorder* r, const char* reason) {
     return false;
   }
   if (r->learning) {
+    r->refused = true;
     PyErr_Format(PyExc_RuntimeError, "[compile] a value is needed in a dry run: %s", reason);
     return false;
   }
@@ -581,6 +582,7 @@ void record_enter() {
 void record_learn() {
   record_enter();
   active_recorder->learning = true;
+  active_recorder->refused = false;
 }
 
 void record_forget_learnt() {

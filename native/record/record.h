@@ -133,6 +133,7 @@ struct Recorder {
   int rereads = 0;           // flushes of this region that reads of memory of others asked for
   int sealed = 0;            // scopes without code of users, see regions.record_sealed
   bool learning = false;     // a dry run of a frame (native/frame): nothing of it may run
+  bool refused = false;      // something had to: the dry run explains nothing
 };
 
 // record_call.cpp

@@ -7,9 +7,12 @@ taken for the old one, and gives the old result: so the test would fail if the g
 
 from __future__ import annotations
 
+import functools
+import os
+import subprocess
+import sys
 import threading
 import types
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -428,8 +431,6 @@ def test_reset_forgets_explanations() -> None:
 
 def test_traced_python_is_run() -> None:
     """A tracer or profiler of Python sees the function's lines."""
-    import sys
-
     compiled, calls = explained(_use_globals, torch.ones(4)), []
     sys.setprofile(lambda frame, event, arg: calls.append(frame.f_code.co_name))
     try:
@@ -507,6 +508,84 @@ def test_objects_are_not_owned_by_their_explanations() -> None:
         assert reference() is None
         other = Model()
         assert same(other(torch.ones(2, 4)), other.inner(torch.ones(2, 4)))
+
+
+def test_explain_shows_guards() -> None:
+    report = torch.compiler.explain(_use_globals, torch.ones(4))
+    assert any(line.endswith("['FACTOR'] == 2") for line in report.guards)
+    assert "  guard: " in str(report)
+    report = torch.compiler.explain(lambda x: x * x.sum().item(), torch.ones(4))
+    assert report.guards == []
+    assert "item" in str(report.recorded)
+
+
+def test_logs_show_guards() -> None:
+    program = """
+import flambeau as torch
+f = torch.compile(lambda x, n: x * n)
+for _ in range(4):
+    f(torch.ones(3), 2)
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "TORCH_LOGS": "guards"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "args[1] == 2" in result.stdout + result.stderr
+
+
+REPLACEMENTS: dict[str, tuple[Any, str, Any]] = {
+    "method of tensors": (torch.Tensor, "relu", lambda self: self - 5),
+    "operator of tensors": (torch.Tensor, "__add__", lambda self, other: self - 7),
+    "fact of tensors": (torch.Tensor, "size", lambda self, dim: 9),
+    "operator": (torch, "sin", lambda x: x - 11),
+    "name of a class": (Scale, "__name__", "A"),
+}
+
+
+def _use_tensors(x: Any) -> Any:
+    return torch.sin(x.relu() + 1) * x.size(0) + len(Scale.__name__)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+@pytest.mark.parametrize("name", REPLACEMENTS)
+def test_replaced_operators(name: str, guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, attribute, value = REPLACEMENTS[name]
+    if not guarded:
+        _without(monkeypatch, DICTS if owner is torch else TYPES)
+    x = torch.arange(4.0)
+    compiled = explained(_use_tensors, x)
+    old = _use_tensors(x)
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, attribute, value)
+        expected = _use_tensors(x)
+        result, skipped = skips(compiled, x)
+    assert not same(old, expected)
+    assert skipped is not guarded
+    assert same(result, expected if guarded else old)
+
+
+def test_gates_of_operators() -> None:
+    """An operator that somebody may refuse is called again."""
+    from flambeau.nn import functional
+
+    query = torch.ones(1, 1, 2, 4)
+    compiled = explained(functional.scaled_dot_product_attention, query, query, query)
+    with torch.nn.attention.sdpa_kernel([torch.nn.attention.SDPBackend.FLASH_ATTENTION]):
+        gated = functional.scaled_dot_product_attention.gate is not None
+        assert skips(compiled, query, query, query)[1] is not gated
+    assert gated
+
+
+def test_keywords_of_partial_functions() -> None:
+    function = functools.partial(lambda x, by: x * by, by=2)
+    compiled = explained(lambda x: function(x), torch.ones(4))
+    function.keywords["by"] = 5
+    result, skipped = skips(compiled, torch.ones(4))
+    assert not skipped
+    assert result[0] == 5
 
 
 def test_readable_guards() -> None:

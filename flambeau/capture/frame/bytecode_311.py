@@ -33,8 +33,9 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 _METHODS = {
     "+": "__add__", "-": "__sub__", "*": "__mul__", "/": "__truediv__", "//": "__floordiv__",
     "%": "__mod__", "**": "__pow__", "@": "__matmul__", "&": "__and__", "|": "__or__",
-    "^": "__xor__",
+    "^": "__xor__", "<<": "__lshift__", ">>": "__rshift__",
 }  # fmt: skip
+_COMPARED = {"<": "lt", "<=": "le", "==": "eq", "!=": "ne", ">": "gt", ">=": "ge"}
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt,
     ">=": operator.ge,
@@ -262,6 +263,7 @@ class Frame:
     def store_subscr(self, i: Instruction) -> None:
         key, target, value = self.stack.pop(), self.stack.pop(), self.stack.pop()
         if type(target) in native.TENSORS:
+            self.machine.slots((target,), "__setitem__")
             self.machine.touch((key, value))
         else:
             self.machine.writable(target)
@@ -383,6 +385,9 @@ class Frame:
                 machine.touch((left, right))
             if symbol == "%" and operands[0] is str and not native.compares_plainly(right):
                 raise Unexplained("it formats an object")
+            name = _METHODS[symbol.rstrip("=")]
+            reflected, written = name.replace("__", "__r", 1), name.replace("__", "__i", 1)
+            machine.slots((left, right), name, reflected, *[written] * symbol.endswith("="))
             return machine.collection(_BINARY[symbol](left, right))
         function = machine.method(left, _METHODS.get(symbol.rstrip("="), ""))
         if function is None or symbol.endswith("="):
@@ -396,18 +401,19 @@ class Frame:
         self.stack[-1] = not self.machine.truth(self.stack[-1])
 
     def unary_negative(self, i: Instruction) -> None:
-        self._unary(operator.neg)
+        self._unary(operator.neg, "__neg__")
 
     def unary_positive(self, i: Instruction) -> None:
-        self._unary(operator.pos)
+        self._unary(operator.pos, "__pos__")
 
     def unary_invert(self, i: Instruction) -> None:
-        self._unary(operator.invert)
+        self._unary(operator.invert, "__invert__")
 
-    def _unary(self, function: Callable[[Any], Any]) -> None:
+    def _unary(self, function: Callable[[Any], Any], name: str) -> None:
         value = self.stack[-1]
         if type(value) not in native.ATOMS and type(value) not in native.TENSORS:
             raise Unexplained(f"an operator of a {type(value).__name__}")
+        self.machine.slots((value,), name)
         self.stack[-1] = function(value)
 
     def compare_op(self, i: Instruction) -> None:
@@ -415,6 +421,7 @@ class Frame:
         scalars = native.ATOMS | native.TENSORS
         tensors = type(left) in native.TENSORS or type(right) in native.TENSORS
         if tensors and type(left) in scalars and type(right) in scalars:
+            self.machine.slots((left, right), f"__{_COMPARED[i.value]}__")
             self.stack.append(_COMPARE[i.value](left, right))
             return
         if not native.compares_plainly(left) or not native.compares_plainly(right):

@@ -47,6 +47,7 @@ class Evidence:
         self._functions: dict[int, Any] = {}
         self._cells: dict[int, tuple[Any, Any]] = {}
         self._lists: dict[int, tuple[Any, tuple[Any, ...]]] = {}
+        self._operators: dict[int, Any] = {}
         self._owners: dict[int, str] = {}
         for value in values:
             self._add_argument(value)
@@ -162,6 +163,10 @@ class Evidence:
         self._cells[id(cell)] = (cell, value)
         return self.read(value)
 
+    def operator(self, op: Any) -> None:
+        """An operator is called, which has no gate."""
+        self._operators[id(op)] = op
+
     # ------------------------------------------------------------------ as guards
     def parts(self) -> tuple[Any, ...]:
         """The guards for the core, in the order in which it reads them."""
@@ -184,6 +189,7 @@ class Evidence:
             functions,
             list(self._cells.values()),
             list(self._lists.values()),
+            list(self._operators.values()),
             held,
         )
 
@@ -220,6 +226,7 @@ class Evidence:
         lines.extend(f"{_name(f)}.__code__ is unchanged" for f in self._functions.values())
         for cell, value in self._cells.values():
             lines.append(_comparison(f"cell at {id(cell):#x}", value))
+        lines.extend(f"{op.__name__}.gate is None" for op in self._operators.values())
         for values, _ in self._lists.values():
             lines.append(f"len(list at {id(values):#x}) == {len(values)}, with the same items")
         return lines

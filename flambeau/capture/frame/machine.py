@@ -96,7 +96,7 @@ class Machine:
             if kind is OrderedDict and outside and len(value) > 1:
                 raise Unexplained("it iterates over an OrderedDict")  # whose order has no version
             value = value.values()
-        elif kind in (set, frozenset) and outside and value:
+        elif kind is set and outside and value:
             raise Unexplained("it reads a set from outside")
         for item in tuple(value):
             if type(item) not in native.ATOMS:
@@ -110,7 +110,7 @@ class Machine:
             return self._tensor_attribute(value, kind, name)
         if kind in native.ATOMS or kind in native.CONTAINERS or kind in native.NATIVE_ATTRIBUTES:
             return getattr(value, name)
-        if isinstance(value, types.ModuleType):
+        if kind is types.ModuleType:
             return self._module_attribute(value, name)
         if isinstance(value, type):
             return self._class_attribute(value, name)
@@ -121,9 +121,13 @@ class Machine:
         return self._object_attribute(value, kind, name)
 
     def _tensor_attribute(self, value: Any, kind: type, name: str) -> Any:
-        if name in native.TENSOR_FACTS or name in native.TENSOR_METHODS:
-            return getattr(value, name)
         defined = self.evidence.attribute(kind, name)
+        if name in native.TENSOR_FACTS or name in native.TENSOR_METHODS:
+            if not isinstance(defined, (types.GetSetDescriptorType, types.MethodDescriptorType)):
+                raise Unexplained(f"somebody replaced {name} of tensors")
+            if name in ("T", "H") and value.ndim != 2:
+                raise Unexplained(f"{name} of a tensor that is no matrix warns")
+            return getattr(value, name)
         if isinstance(defined, property) and defined.fget is not None:
             return self.call(defined.fget, (value,), {})
         if isinstance(defined, (_core.Op, _core.shield, types.FunctionType)):
@@ -254,6 +258,15 @@ class Machine:
             raise Unexplained(f"{type(value).__name__} computes its attributes")
         object.__setattr__(value, name, new)
 
+    def slots(self, values: tuple[Any, ...], *names: str) -> None:
+        """The operators of tensors among the values are called, which are the package's own."""
+        for value in values:
+            if type(value) in native.TENSORS:
+                for name in names:
+                    defined = self.evidence.attribute(type(value), name)
+                    if isinstance(defined, types.FunctionType):
+                        raise Unexplained(f"somebody replaced {name} of tensors")
+
     # ------------------------------------------------------------------ calls
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call."""
@@ -271,7 +284,9 @@ class Machine:
         if kind is _core.CompiledFunction:
             return self.call(function.function, args, kwargs)
         if kind is functools.partial:
-            self.evidence.holder(function, MISSING)
+            if not self.is_fresh(function):
+                self.evidence.read(function.args)
+                self.evidence.items(function.keywords)
             named = {**function.keywords, **kwargs}
             return self.call(function.func, (*function.args, *args), named)
         if isinstance(function, type):
@@ -311,6 +326,7 @@ class Machine:
     def _call_operator(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if op.gate is not None:
             raise Unexplained(f"operator {op.__name__} has a gate")
+        self.evidence.operator(op)
         if kwargs.get("out") is not None:
             raise Unexplained("it passes out=")
         self.touch(args)
@@ -348,6 +364,8 @@ class Machine:
             raise Unexplained(f"it makes a {kind.__name__}")
         if self.evidence.attribute(kind, "__new__") is not object.__new__:
             raise Unexplained(f"it makes a {kind.__name__}, which has __new__")
+        if self.evidence.attribute(kind, "__del__") is not MISSING:
+            raise Unexplained(f"it makes a {kind.__name__}, which has __del__")
         value = self.fresh(object.__new__(kind))
         initialise = self.evidence.attribute(kind, "__init__")
         if isinstance(initialise, types.FunctionType):
@@ -384,10 +402,11 @@ class Machine:
         """The length of a value."""
         kind = type(value)
         if kind in native.CONTAINERS:
-            if kind is not tuple and not self.is_fresh(value):
+            if kind not in (tuple, frozenset) and not self.is_fresh(value):
                 self.touch_length(value, kind)
             return len(value)
         if kind in native.ATOMS or kind in native.TENSORS:
+            self.slots((value,), "__len__")
             return len(value)
         function = self.method(value, "__len__")
         if function is None:
@@ -412,10 +431,11 @@ class Machine:
         if kind in native.CONTAINERS or kind in (str, range, _core.Size):
             if kind is OrderedDict and len(value) > 1:
                 raise Unexplained("it iterates over an OrderedDict")
-            if kind in (list, dict, OrderedDict, set, frozenset) and not self.is_fresh(value):
+            if kind in (list, dict, OrderedDict, set) and not self.is_fresh(value):
                 self.touch_length(value, kind)
             return self.fresh(iter(value))
         if kind in native.TENSORS:
+            self.slots((value,), "__iter__")
             rows = self.call(Tensor.unbind, (value,), {})
             return self.fresh(iter(rows))
         function = self.method(value, "__iter__")
@@ -441,6 +461,7 @@ class Machine:
                 return self.collection(value[key])
             return value[key] if kind is list or type(key) is int else self.index(value, key)
         if kind in native.TENSORS:
+            self.slots((value,), "__getitem__")
             self.touch(key)
             return value[key]
         function = self.method(value, "__getitem__")

@@ -56,9 +56,8 @@ _PURE: frozenset[Any] = frozenset(
         abs, divmod, pow, round, min, max, sum, int, float, complex, bool, str, slice, range, ord,
         chr, bin, hex, repr, sorted, math.sqrt, math.ceil, math.floor, math.log, math.log2, math.exp,
         math.pow, math.prod, math.sin, math.cos, math.tanh, math.gcd, math.isinf, math.isnan,
-        math.log10, math.fabs, math.isclose, operator.add, operator.sub, operator.mul,
-        operator.truediv, operator.floordiv, operator.mod, operator.neg, operator.matmul,
-        operator.index, operator.getitem, _core.is_grad_enabled, _core.is_inference_mode_enabled,
+        math.log10, math.fabs, math.isclose, operator.index,
+        _core.is_grad_enabled, _core.is_inference_mode_enabled,
         _core.is_recording, _core.Size, _core.device,
     }
 )  # fmt: skip
@@ -139,11 +138,13 @@ def _hashable(function: Any) -> bool:
 
 def _call_pure(machine: Any, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if len(args) == 1 and function in (sum, min, max, sorted) or (function is sum and args):
-        args = (list(machine.iterate(args[0])), *args[1:])
+        args = (machine.fresh(list(machine.iterate(args[0]))), *args[1:])
     if "key" in kwargs and kwargs["key"] is not None:
         raise Unexplained(f"it calls {function.__name__} with a key")
     for value in (*args, *kwargs.values()):
         machine.touch(value)
+        if type(value) is list:
+            machine.slots(tuple(value), "__add__", "__radd__")
         if function in (sorted, min, max) and not compares_plainly(value):
             raise Unexplained(f"it calls {function.__name__} of no numbers")
         if function in (str, repr) and type(value) not in ATOMS:
