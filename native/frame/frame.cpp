@@ -313,13 +313,28 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
+namespace {
+
+bool index_holds(const IndexGuard& guard, const Tensor* input) {
+  Tensor view = *input;  // no object: read below, and forgotten
+  view.ndim = static_cast<uint8_t>(guard.ndim);
+  view.dims = const_cast<int64_t*>(guard.dims.data());
+  view.offset = guard.offset;
+  view.numel = guard.numel;
+  return indices_inside(&view, guard.range);
+}
+
+}  // namespace
+
 bool Explanation::holds(const Arguments& arguments, Tensor** tensors) {
   if (!(Modes::now() == modes) || changes != record_changes()) return false;
   if (!pattern.matches(arguments, tensors) || !guards.hold()) return false;
   for (size_t i = 0; i < constants.size(); ++i) {
     if (!constant_guards[i].holds(constants[i].get())) return false;
   }
-  return true;
+  return std::all_of(indices.begin(), indices.end(), [&](const IndexGuard& guard) {
+    return index_holds(guard, input(guard.source, tensors));
+  });
 }
 
 namespace {
@@ -397,8 +412,7 @@ PyObject* Explanation::run(Tensor** tensors) {
   Tensor** operands = sources.size() > kFew ? many.data() : few.data();
   PyObject** outputs = count > kFew ? many_outputs.data() : few_outputs.data();
   for (size_t i = 0; i < sources.size(); ++i) {
-    const int32_t source = sources[i];
-    operands[i] = source >= 0 ? tensors[source] : constants[static_cast<size_t>(~source)].get();
+    operands[i] = input(sources[i], tensors);
   }
   Call call{operands,       static_cast<int32_t>(sources.size()), scalars.data(),
             scalar_is_float.data(), static_cast<int32_t>(scalars.size()), generators.data(), static_cast<int32_t>(generators.size())};

@@ -8,6 +8,7 @@
 
 #include "core.h"
 #include "frame/version.h"
+#include "record/record.h"
 
 namespace fb {
 
@@ -139,6 +140,15 @@ uint64_t signature_of(const Arguments& arguments);
 // Whether two values are the same to a guard: identical, or equal numbers or texts of one type.
 bool same_value(PyObject* a, PyObject* b);
 
+// An index whose elements are looked at: a view of an input.
+struct IndexGuard {
+  int32_t source;
+  int ndim;
+  std::vector<int64_t> dims;
+  int64_t offset, numel;
+  IndexRange range;
+};
+
 // A result that is a view of an output.
 struct ViewSpec {
   Py_ssize_t output;
@@ -169,11 +179,15 @@ struct Explanation {
   std::vector<Scalar> scalars;
   std::vector<uint8_t> scalar_is_float;
   std::vector<PyObject*> generators;  // None each: the default one
+  std::vector<IndexGuard> indices;
   std::vector<RecipeItem> recipe;
   std::vector<ViewSpec> views;
   Ref<> text;  // its guards as lines
 
   bool holds(const Arguments& arguments, Tensor** tensors);
+  Tensor* input(int32_t source, Tensor** tensors) const {
+    return source >= 0 ? tensors[source] : constants[static_cast<size_t>(~source)].get();
+  }
   PyObject* run(Tensor** tensors);  // new reference; null + exception
 };
 template <>

@@ -7,7 +7,6 @@
 #include <unordered_set>
 
 #include "frame/frame.h"
-#include "record/record.h"
 
 namespace fb {
 
@@ -69,6 +68,21 @@ class Builder {
     return fits(x_->instance->plan);
   }
 
+  // What made calls certain must do so again.
+  bool read_indices() {
+    for (const LookedAt& looked : r_->looked) {
+      const int32_t id = r_->records[looked.record].operands[looked.slot];
+      int32_t root = id;
+      while (r_->values[root].kind == Value::Alias) root = r_->values[root].source;
+      if (r_->values[root].kind == Value::External) {
+        add_index(looked, id, root);
+      } else if (!made_of_nothing(root)) {
+        return refuse("an index is computed of data") != nullptr;
+      }
+    }
+    return true;
+  }
+
   // Reads the result. `fresh`: what may be rebuilt: containers.
   bool read_result(PyObject* value) {
     if (is_tensor(value)) return read_tensor(tensor_of(value));
@@ -83,6 +97,31 @@ class Builder {
   }
 
  private:
+  void add_index(const LookedAt& looked, int32_t id, int32_t root) {
+    const Value& v = r_->values[id];
+    const auto ndim = static_cast<int>(v.geometry.size() / 2);
+    int64_t numel = 1;
+    for (int i = 0; i < ndim; ++i) numel *= v.geometry[static_cast<size_t>(i)];
+    x_->indices.push_back({x_->sources[static_cast<size_t>(r_->values[root].source)], ndim,
+                           {v.geometry.begin(), v.geometry.end()}, v.offset, numel, looked.range});
+  }
+
+  // Whether a value is the same in every run: no tensor from outside is read for it, nothing drawn.
+  bool made_of_nothing(int32_t id) const {
+    const Value& v = r_->values[id];
+    if (v.kind == Value::Alias) return made_of_nothing(v.source);
+    if (v.kind != Value::New || r_->states[v.state].written) return false;
+    for (const Record& record : r_->records) {
+      if (std::find(record.results.begin(), record.results.end(), id) == record.results.end()) {
+        continue;
+      }
+      return record.objects.empty() &&
+             std::all_of(record.operands.begin(), record.operands.end(),
+                         [&](int32_t operand) { return operand < 0 || made_of_nothing(operand); });
+    }
+    return false;
+  }
+
   bool fits(const Plan* plan) {
     if (plan->elsewhere || plan->outputs.size() != live_.size()) {
       return refuse("its program has other results") != nullptr;
@@ -206,7 +245,8 @@ Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, 
   }
   Builder builder(x, active_recorder);
   const bool fine = x->guards.read(parts) && builder.add_constants(constants) &&
-                    builder.find_program() && builder.read_result(result) && builder.complete();
+                    builder.find_program() && builder.read_indices() &&
+                    builder.read_result(result) && builder.complete();
   x->pattern.forget_tensors();
   if (!fine) refuse("a value outlives it that is no result");
   return fine ? explanation : Ref<Explanation>();

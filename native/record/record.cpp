@@ -63,6 +63,7 @@ void record_forget(Recorder* r) {
   externals.swap(r->externals);
   r->values.clear();
   r->copies.clear();
+  r->looked.clear();
   r->state_of.clear();
   r->appended = r->written = r->interrupted = false;
   r->epoch = next_epoch++;

@@ -107,12 +107,26 @@ struct OutsideCopy {
   int32_t next;  // another copy of the same storage, -1: none
 };
 
+// Elements of an index that are right: [low, high), and perhaps one value.
+struct IndexRange {
+  int64_t low, high;
+  bool exempts;
+  int64_t exempt;
+};
+// An index that was looked at in a dry run: whose operand it is.
+struct LookedAt {
+  size_t record;
+  int32_t slot;
+  IndexRange range;
+};
+
 struct Recorder {
   std::vector<Record> records;
   std::vector<Value> values;
   std::vector<StorageState> states;
   std::vector<Tensor*> externals;  // owned
   std::vector<OutsideCopy> copies;
+  std::vector<LookedAt> looked;  // in a dry run
   std::unordered_map<Storage*, int32_t> state_of;
   uint32_t epoch = 0;
   int depth = 0;
@@ -142,6 +156,9 @@ bool record_resolve(Recorder* r, Tensor* t, int32_t* id);  // false: not part of
 enum class Certainty : uint8_t { Right, Pending, Unknown, Wrong };
 // Whether the data of a call let it run, as far as can be told without running it.
 Certainty certainty_of(Recorder* r, const Instance* instance, const Call& call);
+// Notes what made a call of a dry run certain, which is appended next. False: its run decides.
+bool record_note_indices(Recorder* r, const Instance* instance, const Call& call);
+bool indices_inside(const Tensor* t, const IndexRange& range);  // t is of integers, and computed
 
 // record.cpp
 void record_forget(Recorder* r);   // ends the stream; runs nothing

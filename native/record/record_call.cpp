@@ -488,8 +488,9 @@ bool settle_others(const Recorder* r, const Call& call, bool* fine) {
 // Whether a dry run may go on after a call: its effects are its results, and it fails for no data.
 bool explains(Recorder* r, const Instance* instance, const Call& call, Way way) {
   const Plan* plan = instance->plan;
-  const bool certain = plan->checks.empty() && !plan->faults;
-  if (way == Way::Record && certain && !writes_outside(plan, call)) return true;
+  if (way == Way::Record && !writes_outside(plan, call) && record_note_indices(r, instance, call)) {
+    return true;
+  }
   r->refused = true;
   PyErr_Format(PyExc_RuntimeError, "[compile] %s may fail for reasons of data, or writes to memory",
                plan->name.c_str());

@@ -210,6 +210,36 @@ def test_results_are_new_objects() -> None:
     assert second[1]["a"][0] is x
 
 
+class Words(nn.Module):
+    """Embeds tokens and their positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(10, 4)
+        self.positions = nn.Embedding(6, 4)
+
+    def forward(self, ids: Any) -> Any:
+        """Adds both."""
+        return self.tokens(ids[:, 1:]) + self.positions(torch.arange(ids.shape[1] - 1))
+
+
+def test_indices_are_looked_at_in_every_call() -> None:
+    module = Words()
+    with torch.no_grad():
+        compiled = explained(module.__call__, torch.tensor([[1, 2, 3]]))
+        ids = torch.tensor([[77, 9, 0]])
+        result, skipped = skips(compiled, ids)
+        assert skipped
+        assert same(result, module(ids))
+        for wrong in (torch.tensor([[0, 10, 0]]), torch.tensor([[0, 0, -1]])):
+            with pytest.raises(IndexError) as expected:
+                module(wrong)
+            with pytest.raises(IndexError) as raised:
+                compiled(wrong)
+            assert str(raised.value) == str(expected.value)
+        assert skips(compiled, ids)[1]
+
+
 @pytest.mark.parametrize("enabled", [True, False])
 def test_views_are_views_of_one_result(enabled: bool) -> None:
     def function(x: Any) -> Any:
@@ -335,7 +365,7 @@ def _generator(x: Any) -> Iterator[Any]:
 
 
 def _looks_up(x: Any) -> Any:
-    return F.embedding(torch.zeros(2, dtype=torch.int64), x.reshape(1, -1))
+    return F.embedding((x * 0).long(), x.reshape(1, -1))
 
 
 RECORDED: dict[str, tuple[Callable[..., Any], Callable[[], Any], str]] = {
@@ -350,7 +380,7 @@ RECORDED: dict[str, tuple[Callable[..., Any], Callable[[], Any], str]] = {
     "item": (_reads, lambda: None, "item"),
     "data": (_branches_on_data, lambda: None, "value is needed"),
     "handler": (_catches, lambda: None, "view"),
-    "indices": (_looks_up, lambda: None, "embedding"),
+    "indices": (_looks_up, lambda: None, "reasons of data"),
 }
 
 

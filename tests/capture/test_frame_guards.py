@@ -51,7 +51,7 @@ class Scale(nn.Module):
 
     def forward(self, x: Any) -> Any:
         """Uses them."""
-        x = x * self.weight * self.factor * self.kind + self.shift
+        x = x * self.weight * self.factor * self.kind + self.shift + len(type(self).__name__)
         for step in self.steps:
             x = x + step
         return self.inner(x) if self.training else self.extra(x)
@@ -86,6 +86,10 @@ def _class_attribute(module: Any) -> None:
 
 def _class_method(module: Any) -> None:
     type(module).extra = lambda self, x: x - 7
+
+
+def _title(module: Any) -> None:
+    type(module).__name__ = "ALongerName"
 
 
 def _class(module: Any) -> None:
@@ -126,6 +130,7 @@ MODULE_CHANGES: dict[str, tuple[Change, int]] = {
     "class attribute": (_class_attribute, TYPES),
     "class method": (_class_method, TYPES),
     "class": (_class, OBJECTS),
+    "name of the class": (_title, TYPES),
     "list": (lambda module: module.steps.append(40), LISTS),
     "list item": (lambda module: module.steps.__setitem__(0, 50), LISTS),
 }
@@ -541,12 +546,11 @@ REPLACEMENTS: dict[str, tuple[Any, str, Any]] = {
     "operator of tensors": (torch.Tensor, "__add__", lambda self, other: self - 7),
     "fact of tensors": (torch.Tensor, "size", lambda self, dim: 9),
     "operator": (torch, "sin", lambda x: x - 11),
-    "name of a class": (Scale, "__name__", "A"),
 }
 
 
 def _use_tensors(x: Any) -> Any:
-    return torch.sin(x.relu() + 1) * x.size(0) + len(Scale.__name__)
+    return torch.sin(x.relu() + 1) * x.size(0)
 
 
 @pytest.mark.parametrize("guarded", [True, False])
