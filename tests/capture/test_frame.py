@@ -152,9 +152,17 @@ def _classes(x: Any) -> Any:
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
     "operators": (lambda a, b: (a + b) * 2 - a / b, (torch.ones(4), torch.ones(4)), {}),
     "branch": (lambda x, n: x * 2 if n > 1 else x + 1, (torch.ones(4), 3), {}),
-    "globals": (lambda x: x * SCALE + TABLE["scale"] + math.sqrt(TABLE["shift"]), (torch.ones(4),), {}),
+    "globals": (
+        lambda x: x * SCALE + TABLE["scale"] + math.sqrt(TABLE["shift"]),
+        (torch.ones(4),),
+        {},
+    ),
     "arguments": (_sum_of, (torch.ones(4), torch.ones(4)), {"named": torch.ones(4), "n": 3}),
-    "containers": (lambda d, t: {"r": d["x"] + t[0][1], "l": [t[1], d["x"]]}, ({"x": torch.ones(4)}, ([1, torch.ones(4)], 5)), {}),
+    "containers": (
+        lambda d, t: {"r": d["x"] + t[0][1], "l": [t[1], d["x"]]},
+        ({"x": torch.ones(4)}, ([1, torch.ones(4)], 5)),
+        {},
+    ),
     "recursion": (_factorial, (torch.ones(4), 5), {}),
     "closures": (_scoped, (torch.ones(4),), {}),
     "texts": (_formats, (torch.ones(4),), {}),
@@ -170,13 +178,33 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]]
     "nested": (torch.compile(lambda x: x + 1), (torch.ones(4),), {}),
     "factories": (lambda n: torch.arange(n) + torch.zeros(n), (6,), {}),
     "module": (Derived().eval(), (torch.ones(2, 4),), {}),
-    "sequential": (nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.LayerNorm(8)), (torch.ones(2, 4),), {}),
-    "encoder": (nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval(), (torch.ones(2, 3, 8),), {}),
-    "decoder": (nn.TransformerDecoderLayer(8, 2, 16).eval(), (torch.ones(3, 2, 8), torch.ones(4, 2, 8)), {}),
-    "attention": (nn.MultiheadAttention(8, 2, batch_first=True).eval(), (torch.ones(2, 3, 8),) * 3, {}),
+    "sequential": (
+        nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.LayerNorm(8)),
+        (torch.ones(2, 4),),
+        {},
+    ),
+    "encoder": (
+        nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval(),
+        (torch.ones(2, 3, 8),),
+        {},
+    ),
+    "decoder": (
+        nn.TransformerDecoderLayer(8, 2, 16).eval(),
+        (torch.ones(3, 2, 8), torch.ones(4, 2, 8)),
+        {},
+    ),
+    "attention": (
+        nn.MultiheadAttention(8, 2, batch_first=True).eval(),
+        (torch.ones(2, 3, 8),) * 3,
+        {},
+    ),
     "norm": (nn.BatchNorm2d(3).eval(), (torch.ones(2, 3, 4, 4),), {}),
-    "recurrent": (nn.Sequential(nn.Conv2d(3, 4, 3), nn.MaxPool2d(2), nn.Flatten()), (torch.ones(2, 3, 8, 8),), {}),
-}  # fmt: skip
+    "recurrent": (
+        nn.Sequential(nn.Conv2d(3, 4, 3), nn.MaxPool2d(2), nn.Flatten()),
+        (torch.ones(2, 3, 8, 8),),
+        {},
+    ),
+}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

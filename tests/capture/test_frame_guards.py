@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import flambeau as torch
-from flambeau import _core, nn
+from flambeau import nn
 from flambeau.capture.frame.evidence import Evidence
 from tests.capture.frames import CALLS, explained, same, skips
 
@@ -385,6 +385,16 @@ def test_modes(mode: Callable[[], Any]) -> None:
         expected[0].is_inference(),
     )
     assert skips(compiled, x)[1]
+
+
+def test_inference_mode_after_no_grad() -> None:
+    x = torch.ones(2)
+    with torch.no_grad():
+        compiled = explained(lambda x: x + 1, x)
+    with torch.inference_mode():
+        result, skipped = skips(compiled, x)
+    assert not skipped
+    assert result.is_inference()
 
 
 def test_default_dtype() -> None:

@@ -84,9 +84,9 @@ def decode(code: types.CodeType) -> Decoded:
     jumps = {*dis.hasjrel, *dis.hasjabs}
     instructions = []
     for entry in listed:
-        execute = _EXECUTE.get(entry.opname, Frame.refuse)
+        execute = _EXECUTE.get(entry.opname, Frame._refuse)
         value = index[entry.argval] if entry.opcode in jumps else entry.argval
-        value = entry.opname if execute is Frame.refuse else value
+        value = entry.opname if execute is Frame._refuse else value
         instructions.append(Instruction(execute, entry.arg or 0, value))
     cells = [name for name in code.co_cellvars if name not in code.co_varnames]
     slots = len(code.co_varnames) + len(cells) + len(code.co_freevars)
@@ -135,43 +135,43 @@ class Frame:
                     return target
                 self.at = target
 
-    def refuse(self, i: Instruction) -> int | None:
+    def _refuse(self, i: Instruction) -> int | None:
         """An instruction that is not understood."""
         raise Unexplained(f"instruction {i.value} of {self.function.__qualname__}")
 
     # ------------------------------------------------------------------ stack and variables
-    def nothing(self, i: Instruction) -> None:
+    def _nothing(self, i: Instruction) -> None:
         """An instruction without effect."""
 
-    def pop_top(self, i: Instruction) -> None:
+    def _pop_top(self, i: Instruction) -> None:
         self.stack.pop()
 
-    def push_null(self, i: Instruction) -> None:
+    def _push_null(self, i: Instruction) -> None:
         self.stack.append(_NULL)
 
-    def copy(self, i: Instruction) -> None:
+    def _copy(self, i: Instruction) -> None:
         self.stack.append(self.stack[-i.arg])
 
-    def swap(self, i: Instruction) -> None:
+    def _swap(self, i: Instruction) -> None:
         stack = self.stack
         stack[-1], stack[-i.arg] = stack[-i.arg], stack[-1]
 
-    def load_const(self, i: Instruction) -> None:
+    def _load_const(self, i: Instruction) -> None:
         self.stack.append(i.value)
 
-    def load_fast(self, i: Instruction) -> None:
+    def _load_fast(self, i: Instruction) -> None:
         value = self.locals[i.arg]
         if value is _NULL:
             raise Raised(UnboundLocalError(i.value))
         self.stack.append(value)
 
-    def store_fast(self, i: Instruction) -> None:
+    def _store_fast(self, i: Instruction) -> None:
         self.locals[i.arg] = self.stack.pop()
 
-    def delete_fast(self, i: Instruction) -> None:
+    def _delete_fast(self, i: Instruction) -> None:
         self.locals[i.arg] = _NULL
 
-    def load_global(self, i: Instruction) -> None:
+    def _load_global(self, i: Instruction) -> None:
         if i.arg & 1:
             self.stack.append(_NULL)
         evidence, function = self.machine.evidence, self.function
@@ -183,18 +183,18 @@ class Frame:
             raise Raised(NameError(i.value))
         self.stack.append(value)
 
-    def make_cell(self, i: Instruction) -> None:
+    def _make_cell(self, i: Instruction) -> None:
         value = self.locals[i.arg]
         cell = types.CellType() if value is _NULL else types.CellType(value)
         self.locals[i.arg] = self.machine.fresh(cell)
 
-    def copy_free_vars(self, i: Instruction) -> None:
+    def _copy_free_vars(self, i: Instruction) -> None:
         self.locals[len(self.locals) - i.arg :] = self.function.__closure__ or ()
 
-    def load_closure(self, i: Instruction) -> None:
+    def _load_closure(self, i: Instruction) -> None:
         self.stack.append(self.locals[i.arg])
 
-    def load_deref(self, i: Instruction) -> None:
+    def _load_deref(self, i: Instruction) -> None:
         cell = self.locals[i.arg]
         if self.machine.is_fresh(cell):
             value = cell.cell_contents
@@ -204,12 +204,12 @@ class Frame:
                 raise Raised(NameError(i.value))
         self.stack.append(value)
 
-    def store_deref(self, i: Instruction) -> None:
+    def _store_deref(self, i: Instruction) -> None:
         cell = self.locals[i.arg]
         self.machine.writable(cell)
         cell.cell_contents = self.stack.pop()
 
-    def make_function(self, i: Instruction) -> None:
+    def _make_function(self, i: Instruction) -> None:
         stack = self.stack
         code = stack.pop()
         closure = stack.pop() if i.arg & 8 else None
@@ -223,7 +223,7 @@ class Frame:
         function.__kwdefaults__ = named
         stack.append(self.machine.fresh(function))
 
-    def import_name(self, i: Instruction) -> None:
+    def _import_name(self, i: Instruction) -> None:
         names, level = self.stack.pop(), self.stack.pop()
         evidence, scope = self.machine.evidence, self.function.__globals__
         if evidence.item(self.function.__builtins__, "__import__", "builtins") is not __import__:
@@ -238,29 +238,29 @@ class Frame:
         top = name if names else name.partition(".")[0]
         self.stack.append(evidence.item(sys.modules, top, "sys.modules"))
 
-    def import_from(self, i: Instruction) -> None:
+    def _import_from(self, i: Instruction) -> None:
         module = self.stack[-1]
         if not isinstance(module, types.ModuleType):
             raise Unexplained(f"it imports from a {type(module).__name__}")
         self.stack.append(self.machine.getattr(module, i.value))
 
     # ------------------------------------------------------------------ attributes and items
-    def load_attr(self, i: Instruction) -> None:
+    def _load_attr(self, i: Instruction) -> None:
         self.stack[-1] = self.machine.getattr(self.stack[-1], i.value)
 
-    def load_method(self, i: Instruction) -> None:
+    def _load_method(self, i: Instruction) -> None:
         value = self.machine.getattr(self.stack.pop(), i.value)
         self.stack.extend((_NULL, value))
 
-    def store_attr(self, i: Instruction) -> None:
+    def _store_attr(self, i: Instruction) -> None:
         target = self.stack.pop()
         self.machine.setattr(target, i.value, self.stack.pop())
 
-    def binary_subscr(self, i: Instruction) -> None:
+    def _binary_subscr(self, i: Instruction) -> None:
         key = self.stack.pop()
         self.stack[-1] = self.machine.subscript(self.stack[-1], key)
 
-    def store_subscr(self, i: Instruction) -> None:
+    def _store_subscr(self, i: Instruction) -> None:
         key, target, value = self.stack.pop(), self.stack.pop(), self.stack.pop()
         if type(target) in native.TENSORS:
             self.machine.slots((target,), "__setitem__")
@@ -271,14 +271,14 @@ class Frame:
                 raise Unexplained(f"it writes items of a {type(target).__name__}")
         target[key] = value
 
-    def delete_subscr(self, i: Instruction) -> None:
+    def _delete_subscr(self, i: Instruction) -> None:
         key, target = self.stack.pop(), self.stack.pop()
         self.machine.writable(target)
         if type(target) not in (list, dict) or not native.compares_plainly(key):
             raise Unexplained(f"it deletes items of a {type(target).__name__}")
         del target[key]
 
-    def build_slice(self, i: Instruction) -> None:
+    def _build_slice(self, i: Instruction) -> None:
         self._gather(i.arg, lambda values: slice(*values))
 
     def _gather(self, count: int, build: Callable[[list[Any]], Any]) -> None:
@@ -287,13 +287,13 @@ class Frame:
         del self.stack[first:]
         self.stack.append(build(values))
 
-    def build_tuple(self, i: Instruction) -> None:
+    def _build_tuple(self, i: Instruction) -> None:
         self._gather(i.arg, tuple)
 
-    def build_list(self, i: Instruction) -> None:
+    def _build_list(self, i: Instruction) -> None:
         self._gather(i.arg, lambda values: self.machine.fresh(values))
 
-    def build_set(self, i: Instruction) -> None:
+    def _build_set(self, i: Instruction) -> None:
         self._gather(i.arg, self._set)
 
     def _set(self, values: list[Any]) -> Any:
@@ -301,13 +301,13 @@ class Frame:
             raise Unexplained("it makes a set of objects")
         return self.machine.fresh(set(values))
 
-    def build_string(self, i: Instruction) -> None:
+    def _build_string(self, i: Instruction) -> None:
         self._gather(i.arg, "".join)
 
-    def build_map(self, i: Instruction) -> None:
+    def _build_map(self, i: Instruction) -> None:
         self._gather(2 * i.arg, lambda values: self._dict(values[::2], values[1::2]))
 
-    def build_const_key_map(self, i: Instruction) -> None:
+    def _build_const_key_map(self, i: Instruction) -> None:
         keys = self.stack.pop()
         self._gather(i.arg, lambda values: self._dict(keys, values))
 
@@ -316,36 +316,36 @@ class Frame:
             raise Unexplained("a dict has keys that are objects")
         return self.machine.fresh(dict(zip(keys, values, strict=True)))
 
-    def list_to_tuple(self, i: Instruction) -> None:
+    def _list_to_tuple(self, i: Instruction) -> None:
         self.stack[-1] = tuple(self.stack[-1])
 
-    def list_append(self, i: Instruction) -> None:
+    def _list_append(self, i: Instruction) -> None:
         value = self.stack.pop()
         self.stack[-i.arg].append(value)
 
-    def set_add(self, i: Instruction) -> None:
+    def _set_add(self, i: Instruction) -> None:
         value = self.stack.pop()
         if not native.hashes_plainly(value):
             raise Unexplained("it makes a set of objects")
         self.stack[-i.arg].add(value)
 
-    def map_add(self, i: Instruction) -> None:
+    def _map_add(self, i: Instruction) -> None:
         value, key = self.stack.pop(), self.stack.pop()
         if not native.hashes_plainly(key):
             raise Unexplained("a dict has keys that are objects")
         self.stack[-i.arg][key] = value
 
-    def list_extend(self, i: Instruction) -> None:
+    def _list_extend(self, i: Instruction) -> None:
         values = list(self.machine.iterate(self.stack.pop()))
         self.stack[-i.arg].extend(values)
 
-    def set_update(self, i: Instruction) -> None:
+    def _set_update(self, i: Instruction) -> None:
         values = list(self.machine.iterate(self.stack.pop()))
         if not all(native.hashes_plainly(value) for value in values):
             raise Unexplained("it makes a set of objects")
         self.stack[-i.arg].update(values)
 
-    def dict_update(self, i: Instruction) -> None:
+    def _dict_update(self, i: Instruction) -> None:
         table = self.stack.pop()
         if type(table) is not dict:
             raise Unexplained(f"it unpacks a {type(table).__name__}")
@@ -353,13 +353,13 @@ class Frame:
             self.machine.evidence.items(table)
         self.stack[-i.arg].update(table)
 
-    def unpack_sequence(self, i: Instruction) -> None:
+    def _unpack_sequence(self, i: Instruction) -> None:
         values = list(self.machine.iterate(self.stack.pop()))
         if len(values) != i.arg:
             raise Raised(ValueError("unpacking"))
         self.stack.extend(reversed(values))
 
-    def unpack_ex(self, i: Instruction) -> None:
+    def _unpack_ex(self, i: Instruction) -> None:
         values = list(self.machine.iterate(self.stack.pop()))
         before, after = i.arg & 0xFF, i.arg >> 8
         if len(values) < before + after:
@@ -369,7 +369,7 @@ class Frame:
         self.stack.extend(reversed([*values[:before], middle, *values[end:]]))
 
     # ------------------------------------------------------------------ operators
-    def binary_op(self, i: Instruction) -> None:
+    def _binary_op(self, i: Instruction) -> None:
         right, left = self.stack.pop(), self.stack.pop()
         symbol = dis._nb_ops[i.arg][1]  # type: ignore[attr-defined]
         self.stack.append(self._binary(symbol, left, right))
@@ -397,16 +397,16 @@ class Frame:
             raise Unexplained(f"{symbol} of {operands[0].__name__} and {operands[1].__name__}")
         return result
 
-    def unary_not(self, i: Instruction) -> None:
+    def _unary_not(self, i: Instruction) -> None:
         self.stack[-1] = not self.machine.truth(self.stack[-1])
 
-    def unary_negative(self, i: Instruction) -> None:
+    def _unary_negative(self, i: Instruction) -> None:
         self._unary(operator.neg, "__neg__")
 
-    def unary_positive(self, i: Instruction) -> None:
+    def _unary_positive(self, i: Instruction) -> None:
         self._unary(operator.pos, "__pos__")
 
-    def unary_invert(self, i: Instruction) -> None:
+    def _unary_invert(self, i: Instruction) -> None:
         self._unary(operator.invert, "__invert__")
 
     def _unary(self, function: Callable[[Any], Any], name: str) -> None:
@@ -416,7 +416,7 @@ class Frame:
         self.machine.slots((value,), name)
         self.stack[-1] = function(value)
 
-    def compare_op(self, i: Instruction) -> None:
+    def _compare_op(self, i: Instruction) -> None:
         right, left = self.stack.pop(), self.stack.pop()
         scalars = native.ATOMS | native.TENSORS
         tensors = type(left) in native.TENSORS or type(right) in native.TENSORS
@@ -429,18 +429,20 @@ class Frame:
         self.machine.touch((left, right))
         self.stack.append(_COMPARE[i.value](left, right))
 
-    def is_op(self, i: Instruction) -> None:
+    def _is_op(self, i: Instruction) -> None:
         right, left = self.stack.pop(), self.stack.pop()
         evidence = self.machine.evidence
         if type(left) in native.TENSORS and type(right) in native.TENSORS:
             sides = {id(left) in evidence.arguments, id(right) in evidence.arguments}
-            if len(sides) == 2 and (id(left) in evidence.constants or id(right) in evidence.constants):
+            if len(sides) == 2 and (
+                id(left) in evidence.constants or id(right) in evidence.constants
+            ):
                 raise Unexplained("it compares the identities of an argument and a parameter")
         if type(left) is type(right) and type(left) in _BY_VALUE:
             raise Unexplained(f"it compares the identities of two {type(left).__name__}")
         self.stack.append((left is right) ^ bool(i.arg))
 
-    def contains_op(self, i: Instruction) -> None:
+    def _contains_op(self, i: Instruction) -> None:
         container, value = self.stack.pop(), self.stack.pop()
         self.stack.append(self._contains(container, value) ^ bool(i.arg))
 
@@ -462,7 +464,7 @@ class Frame:
             raise Unexplained(f"it looks up in a {kind.__name__}")
         return machine.truth(machine.call(function, (container, value), {}))
 
-    def format_value(self, i: Instruction) -> None:
+    def _format_value(self, i: Instruction) -> None:
         spec = self.stack.pop() if i.arg & 4 else ""
         value = self.stack.pop()
         if type(value) not in native.ATOMS:
@@ -471,38 +473,38 @@ class Frame:
         self.stack.append(format(convert(value), spec))
 
     # ------------------------------------------------------------------ jumps
-    def jump(self, i: Instruction) -> int:
+    def _jump(self, i: Instruction) -> int:
         target: int = i.value
         return target
 
-    def jump_if_true(self, i: Instruction) -> int | None:
+    def _jump_if_true(self, i: Instruction) -> int | None:
         return i.value if self.machine.truth(self.stack.pop()) else None
 
-    def jump_if_false(self, i: Instruction) -> int | None:
+    def _jump_if_false(self, i: Instruction) -> int | None:
         return None if self.machine.truth(self.stack.pop()) else i.value
 
-    def jump_if_none(self, i: Instruction) -> int | None:
+    def _jump_if_none(self, i: Instruction) -> int | None:
         return i.value if self.stack.pop() is None else None
 
-    def jump_if_not_none(self, i: Instruction) -> int | None:
+    def _jump_if_not_none(self, i: Instruction) -> int | None:
         return None if self.stack.pop() is None else i.value
 
-    def jump_if_true_or_pop(self, i: Instruction) -> int | None:
+    def _jump_if_true_or_pop(self, i: Instruction) -> int | None:
         if self.machine.truth(self.stack[-1]):
             return i.value  # type: ignore[no-any-return]
         self.stack.pop()
         return None
 
-    def jump_if_false_or_pop(self, i: Instruction) -> int | None:
+    def _jump_if_false_or_pop(self, i: Instruction) -> int | None:
         if not self.machine.truth(self.stack[-1]):
             return i.value  # type: ignore[no-any-return]
         self.stack.pop()
         return None
 
-    def get_iter(self, i: Instruction) -> None:
+    def _get_iter(self, i: Instruction) -> None:
         self.stack[-1] = self.machine.iterate(self.stack[-1])
 
-    def for_iter(self, i: Instruction) -> int | None:
+    def _for_iter(self, i: Instruction) -> int | None:
         iterator = self.machine.iterate(self.stack[-1])
         value = next(iterator, _NULL)
         if value is _NULL:
@@ -512,13 +514,13 @@ class Frame:
         return None
 
     # ------------------------------------------------------------------ calls
-    def kw_names(self, i: Instruction) -> None:
+    def _kw_names(self, i: Instruction) -> None:
         self.names = i.value if isinstance(i.value, tuple) else self._constant(i.arg)
 
     def _constant(self, index: int) -> Any:
         return self.function.__code__.co_consts[index]
 
-    def call(self, i: Instruction) -> None:
+    def _call(self, i: Instruction) -> None:
         stack, names = self.stack, self.names
         self.names = ()
         first = len(stack) - i.arg
@@ -531,9 +533,9 @@ class Frame:
             values.insert(0, receiver)
         positional = len(values) - len(names)
         named = dict(zip(names, values[positional:], strict=True))
-        stack.append(self._call(function, tuple(values[:positional]), named))
+        stack.append(self._apply(function, tuple(values[:positional]), named))
 
-    def _call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _apply(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if function is super and not args:
             return self._super()
         return self.machine.call(function, args, kwargs)
@@ -548,7 +550,7 @@ class Frame:
             receiver = receiver.cell_contents
         return super(self.machine.evidence.cell(owner), receiver)
 
-    def call_function_ex(self, i: Instruction) -> None:
+    def _call_function_ex(self, i: Instruction) -> None:
         named = self.stack.pop() if i.arg & 1 else {}
         values = tuple(self.machine.iterate(self.stack.pop()))
         function = self.stack.pop()
@@ -558,26 +560,26 @@ class Frame:
             raise Unexplained(f"it unpacks a {type(named).__name__}")
         if not self.machine.is_fresh(named) and named:
             self.machine.evidence.items(named)
-        self.stack.append(self._call(function, values, dict(named)))
+        self.stack.append(self._apply(function, values, dict(named)))
 
-    def return_value(self, i: Instruction) -> int:
+    def _return_value(self, i: Instruction) -> int:
         self.value = self.stack.pop()
         return _RETURN
 
-    def return_generator(self, i: Instruction) -> None:
+    def _return_generator(self, i: Instruction) -> None:
         self.stack.append(None)  # what the first call of `send` gives
 
-    def yield_value(self, i: Instruction) -> int:
+    def _yield_value(self, i: Instruction) -> int:
         self.value = self.stack.pop()
         return _YIELD
 
-    def raise_varargs(self, i: Instruction) -> None:
+    def _raise_varargs(self, i: Instruction) -> None:
         error = self.stack[-i.arg] if i.arg else None
         if isinstance(error, type) and issubclass(error, BaseException):
             error = error()
         raise Raised(error if isinstance(error, BaseException) else RuntimeError("raise"))
 
-    def before_with(self, i: Instruction) -> None:
+    def _before_with(self, i: Instruction) -> None:
         manager = self.stack.pop()
         if type(manager) in native.GUARDS or manager is importing:
             if manager is not importing:
@@ -590,29 +592,30 @@ class Frame:
             value = self.machine.call(self.machine.getattr(manager, "__enter__"), (), {})
         self.stack.extend((leave, value))
 
-    def load_classderef(self, i: Instruction) -> None:
-        self.load_deref(i)
+    def _load_classderef(self, i: Instruction) -> None:
+        self._load_deref(i)
 
 
 _SAME = (
     "pop_top push_null copy swap load_const load_fast store_fast delete_fast load_global make_cell "
     "copy_free_vars load_closure load_deref store_deref make_function load_attr load_method "
     "store_attr binary_subscr store_subscr delete_subscr build_slice build_tuple build_list "
-    "build_set build_string build_map build_const_key_map list_to_tuple list_append set_add map_add "
-    "list_extend set_update dict_update unpack_sequence unpack_ex binary_op unary_not "
+    "build_set build_string build_map build_const_key_map list_to_tuple list_append set_add "
+    "map_add list_extend set_update dict_update unpack_sequence unpack_ex binary_op unary_not "
     "unary_negative unary_positive unary_invert compare_op is_op contains_op format_value "
     "jump_if_true_or_pop jump_if_false_or_pop get_iter for_iter kw_names call call_function_ex "
-    "import_name import_from return_value return_generator yield_value raise_varargs before_with load_classderef"
+    "import_name import_from return_value return_generator yield_value raise_varargs "
+    "before_with load_classderef"
 ).split()
 _EXECUTE: dict[str, Any] = {
-    **{name.upper(): getattr(Frame, name) for name in _SAME},
-    **dict.fromkeys(("RESUME", "NOP", "PRECALL", "CACHE", "EXTENDED_ARG"), Frame.nothing),
+    **{name.upper(): getattr(Frame, f"_{name}") for name in _SAME},
+    **dict.fromkeys(("RESUME", "NOP", "PRECALL", "CACHE", "EXTENDED_ARG"), Frame._nothing),
     **dict.fromkeys(
-        ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"), Frame.jump
+        ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"), Frame._jump
     ),
-    "DICT_MERGE": Frame.dict_update,
+    "DICT_MERGE": Frame._dict_update,
     **{
-        f"POP_JUMP_{way}_IF_{test}": getattr(Frame, f"jump_if_{test.lower()}")
+        f"POP_JUMP_{way}_IF_{test}": getattr(Frame, f"_jump_if_{test.lower()}")
         for way in ("FORWARD", "BACKWARD")
         for test in ("TRUE", "FALSE", "NONE", "NOT_NONE")
     },

@@ -36,9 +36,7 @@ def learn(compiled: Any, tuned: bool, args: tuple[Any, ...], kwargs: dict[str, A
     return None
 
 
-def _explain(
-    compiled: Any, mode: int, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> list[str]:
+def _explain(compiled: Any, mode: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
     values = [*args, *kwargs.values()]
     evidence = Evidence(values)
     machine = Machine(evidence)

@@ -11,18 +11,26 @@ import functools
 import types
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from flambeau import _core
 from flambeau._core import Tensor
 from flambeau.capture.frame import native_calls as native
 from flambeau.capture.frame.evidence import MISSING, Evidence, Unexplained, is_key
 
+Value = TypeVar("Value")
+
 _MAX_CALLS = 80  # inside each other
 _MAX_STEPS = 3_000_000
 _GENERATORS = 0x20  # co_flags
 _COROUTINES = 0x80 | 0x200
-_DISPATCHED = (types.BuiltinFunctionType, types.MethodWrapperType, type(str.join), type(int.__add__))
+_NATIVE: tuple[Any, ...] = (  # functions and methods of native code
+    types.BuiltinFunctionType,
+    types.MethodWrapperType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+)
+_CALLED: tuple[Any, ...] = (_core.Op, _core.shield, types.FunctionType)
 
 
 class Raised(Exception):  # noqa: N818 - it carries an error, and is none
@@ -58,7 +66,7 @@ class Machine:
         self.codes.clear()
 
     # ------------------------------------------------------------------ fresh values
-    def fresh(self, value: Any) -> Any:
+    def fresh(self, value: Value) -> Value:
         """Notes that the dry run made a value."""
         self._fresh[id(value)] = value
         return value
@@ -130,7 +138,7 @@ class Machine:
             return getattr(value, name)
         if isinstance(defined, property) and defined.fget is not None:
             return self.call(defined.fget, (value,), {})
-        if isinstance(defined, (_core.Op, _core.shield, types.FunctionType)):
+        if isinstance(defined, _CALLED):
             return types.MethodType(defined, value)
         if defined is MISSING and not value.__dict__:  # which is guarded with its geometry
             raise Raised(AttributeError(name))
@@ -157,7 +165,7 @@ class Machine:
     def _unbound(self, value: Any, name: str) -> Any:
         if isinstance(value, staticmethod):
             return value.__func__
-        if isinstance(value, (types.FunctionType, _core.Op, _core.shield, *_DISPATCHED)):
+        if isinstance(value, (*_CALLED, *_NATIVE)):
             return value
         if hasattr(type(value), "__get__"):
             raise Unexplained(f"it reads the descriptor {name}")
@@ -206,12 +214,13 @@ class Machine:
         raise Unexplained(f"it reads {kind.__name__}.{name}, a descriptor")
 
     def _bind(self, value: Any, owner: Any, kind: type, name: str) -> Any:
-        if isinstance(value, (types.FunctionType, _core.Op, _core.shield, _core.CompiledFunction)):
+        called: tuple[Any, ...] = (*_CALLED, _core.CompiledFunction)
+        if isinstance(value, called):
             return types.MethodType(value, owner)
         if isinstance(value, classmethod):
             return types.MethodType(value.__func__, kind)
-        if isinstance(value, _DISPATCHED):
-            return value.__get__(owner, kind)  # type: ignore[attr-defined]
+        if isinstance(value, _NATIVE):
+            return value.__get__(owner, kind)
         return self._unbound(value, f"{kind.__name__}.{name}")
 
     def typed(self, value: Any) -> type:
@@ -291,7 +300,7 @@ class Machine:
             return self.call(function.func, (*function.args, *args), named)
         if isinstance(function, type):
             return self._construct(function, args, kwargs)
-        if kind in _DISPATCHED or native.understands(function):
+        if kind in _NATIVE or native.understands(function):
             return self.fresh_result(native.call(self, function, args, kwargs))
         method = self.evidence.attribute(kind, "__call__")
         if isinstance(method, types.FunctionType):

@@ -38,9 +38,7 @@ ITERATORS = frozenset(
         type(OrderedDict().values()), type(OrderedDict().keys()),
     }
 )  # fmt: skip
-GUARDS = frozenset(
-    {_core.no_grad, _core.enable_grad, _core.set_grad_enabled, _core.inference_mode}
-)
+GUARDS = frozenset({_core.no_grad, _core.enable_grad, _core.set_grad_enabled, _core.inference_mode})
 BY_IDENTITY = frozenset({type, types.FunctionType, types.ModuleType, _core.Op, *GUARDS})
 NATIVE_ATTRIBUTES = ITERATORS | GUARDS | {slice}
 TENSOR_FACTS = frozenset(
@@ -54,7 +52,8 @@ TENSOR_METHODS = frozenset(
 _PURE: frozenset[Any] = frozenset(
     {
         abs, divmod, pow, round, min, max, sum, int, float, complex, bool, str, slice, range, ord,
-        chr, bin, hex, repr, sorted, math.sqrt, math.ceil, math.floor, math.log, math.log2, math.exp,
+        chr, bin, hex, repr, sorted, math.sqrt, math.ceil, math.floor, math.log, math.log2,
+        math.exp,
         math.pow, math.prod, math.sin, math.cos, math.tanh, math.gcd, math.isinf, math.isnan,
         math.log10, math.fabs, math.isclose, operator.index,
         _core.is_grad_enabled, _core.is_inference_mode_enabled,
@@ -348,7 +347,8 @@ def _dict(machine: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _callable(machine: Any, value: Any) -> bool:
     machine.typed(value)
-    if isinstance(value, (types.FunctionType, types.MethodType, type, _core.Op, _core.shield)):
+    kinds: Any = (types.FunctionType, types.MethodType, type, _core.Op, _core.shield)
+    if isinstance(value, kinds):
         return True
     return machine.evidence.attribute(type(value), "__call__") is not MISSING
 
