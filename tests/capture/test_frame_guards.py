@@ -387,6 +387,14 @@ def test_modes(mode: Callable[[], Any]) -> None:
     assert skips(compiled, x)[1]
 
 
+def test_default_device() -> None:
+    compiled = explained(lambda n: torch.zeros(n) + 1, 3)
+    with torch.device("meta"):
+        result, skipped = skips(compiled, 3)
+    assert not skipped
+    assert result.device.type == "meta"
+
+
 def test_inference_mode_after_no_grad() -> None:
     x = torch.ones(2)
     with torch.no_grad():
