@@ -52,7 +52,7 @@ PACKAGE_LINES = {
     "ao": 200,
     "autograd": 6063,
     "backends": 924,
-    "capture": 1476,
+    "capture": 3440,  # 1476 before frames were explained: an interpreter of CPython's bytecode
     "compat": 224,
     "compiler": 17_200,  # without the baseline tier; 16,705 before plans came with the package
     "core": 1965,
@@ -88,7 +88,8 @@ PACKAGE_LINES = {
     "testing": 615,
     "utils": 12302,
 }
-ANNOTATED_ANY = 11310  # annotations that contain `Any`; the aim is half of 11,900
+# 11,310 before the interpreter of frames, whose operands are values of any type.
+ANNOTATED_ANY = 11540  # annotations that contain `Any`; the aim is half of 11,900
 
 RELEASES = 12  # of references by hand in the core
 

@@ -9,7 +9,8 @@ from tools import line_counts
 # tiers. The baseline tier itself is a new part and has a number of its own.
 # 39,600 before programs ran step by step (the stepper, the search for the origin of a NaN), and
 # waits for the compiler showed their progress. 40,150 before plans came with the package.
-CORE_LINES = 40_190
+# 40,190 before frames were explained (tier 2 of compile): an interpreter of CPython's bytecode.
+CORE_LINES = 42_200
 # 2,000 before programs had a text, which prints, reads and quotes them, and values with dtypes;
 # 2,590 before positions, registers and constants were modules.
 BASELINE_LINES = 2_710

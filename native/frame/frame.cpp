@@ -2,7 +2,7 @@
 // calls the function under the recorder (tier 1), of which it learns explanations.
 //
 // Learning is paid for by calls that will be saved: only a call like an earlier one, whose streams
-// were known, is tried, and after each trial of the same arguments twice as many calls pass.
+// were compiled, is tried, and after each trial of the same arguments twice as many calls pass.
 #include "frame/frame.h"
 
 #include <structmember.h>
@@ -82,8 +82,8 @@ bool learn(Compiled* self, const Arguments& arguments) {
   const auto args = steal(pack_positional(arguments.values, arguments.positional));
   const auto kwargs =
       steal(pack_keywords(arguments.values + arguments.positional, arguments.names));
-  auto reason = steal(args && kwargs ? PyObject_CallFunctionObjArgs(
-                                           self->learn, self, args.get(), kwargs.get(), nullptr)
+  auto reason = steal(args && kwargs ? PyObject_CallFunctionObjArgs(self->learn, self, args.get(),
+                                                                    kwargs.get(), nullptr)
                                      : nullptr);
   if (!reason) return false;
   if (reason.get() != Py_None) {
@@ -191,9 +191,9 @@ PyObject* compiled_reduce(PyObject* self, PyObject*) {
 }
 
 // explain(args, kwargs, result, guards): of what the active dry run recorded.
-PyObject* compiled_explain(PyObject* object, PyObject* given) {
+PyObject* compiled_explain(PyObject* object, PyObject* parts) {
   PyObject *args, *kwargs, *result, *guards;
-  if (!PyArg_ParseTuple(given, "O!O!OO", &PyTuple_Type, &args, &PyDict_Type, &kwargs, &result,
+  if (!PyArg_ParseTuple(parts, "O!O!OO", &PyTuple_Type, &args, &PyDict_Type, &kwargs, &result,
                         &guards)) {
     return nullptr;
   }
@@ -273,8 +273,8 @@ PyType_Slot compiled_slots[] = {{Py_tp_new, reinterpret_cast<void*>(compiled_cre
                                 {Py_tp_members, compiled_members},
                                 {0, nullptr}};
 PyType_Spec compiled_spec = {"flambeau._core.CompiledFunction", sizeof(Compiled), 0,
-                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
-                                 Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                                 Py_TPFLAGS_METHOD_DESCRIPTOR,
                              compiled_slots};
 
 PyObject* record_learn_now(PyObject*, PyObject*) {
@@ -385,11 +385,11 @@ PyObject* build(const Explanation& x, size_t* at, Tensor** tensors, PyObject* co
   return nullptr;
 }
 
-// A plan may have got other code: what was prepared for the old one is given up.
+// A plan may have got other code: what was prepared for the old one is dropped.
 Instance* current(Ref<Instance>* instance) {
-  Instance* known = instance->get();
-  if (known->code && known->code != known->plan->code) {
-    auto renewed = steal(instance_renewed(known));
+  Instance* old = instance->get();
+  if (old->code && old->code != old->plan->code) {
+    auto renewed = steal(instance_renewed(old));
     if (renewed) *instance = std::move(renewed);
   }
   return instance->get();
@@ -414,8 +414,13 @@ PyObject* Explanation::run(Tensor** tensors) {
   for (size_t i = 0; i < sources.size(); ++i) {
     operands[i] = input(sources[i], tensors);
   }
-  Call call{operands,       static_cast<int32_t>(sources.size()), scalars.data(),
-            scalar_is_float.data(), static_cast<int32_t>(scalars.size()), generators.data(), static_cast<int32_t>(generators.size())};
+  Call call{operands,
+            static_cast<int32_t>(sources.size()),
+            scalars.data(),
+            scalar_is_float.data(),
+            static_cast<int32_t>(scalars.size()),
+            generators.data(),
+            static_cast<int32_t>(generators.size())};
   const ProfileScope scope(EventKind::Region, held->plan->name.c_str());
   if (!plan_run(held.get(), call, outputs)) return nullptr;
   PyObject* result = build(*this, &at, tensors, outputs);

@@ -119,7 +119,7 @@ class Pattern {
   bool matches(const Arguments& arguments, Tensor** tensors) const;
   bool dead() const;  // some object that it names is gone
   int visit(visitproc visit, void* arg) const;
-  const std::vector<Tensor*>& tensors() const { return tensors_; }  // while it is made
+  const std::vector<Tensor*>& tensors() const { return tensors_; }  // while it is built
   void forget_tensors() { tensors_.clear(); }
 
  private:
@@ -171,7 +171,7 @@ struct Explanation {
   Modes modes;
   Guards guards;
   Pattern pattern;
-  int64_t changes;  // record_changes() when it was made
+  int64_t changes;  // record_changes() when it was explained
   Ref<Instance> instance;
   std::vector<int32_t> sources;  // per tensor of the plan: of an argument, or ~ of a constant
   std::vector<Ref<Tensor>> constants;
@@ -198,8 +198,8 @@ struct Counting<Explanation> {
   }
 };
 
-// learn.cpp: what the active dry run recorded, as the explanation of a call. Null + exception, whose
-// text says why there is none.
+// learn.cpp: what the active dry run recorded, as the explanation of a call. Null + exception,
+// whose text says why there is none.
 Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, PyObject* guards);
 
 bool init_frame(PyObject* module);

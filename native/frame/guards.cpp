@@ -3,16 +3,15 @@
 // A check reads one number of each dict and type. Where it differs, what was read is compared item
 // by item, and the new number is noted: a loop that assigns to a global does not fail its guards.
 // Nothing here runs code of users, so no state changes while it is checked.
-#include "frame/frame.h"
-
 #include "call/op_internal.h"
 #include "device/devices.h"
+#include "frame/frame.h"
 
 namespace fb {
 
 Modes Modes::now() {
-  return {grad_mode,       fb::interceptors,   torch_function_disabled, dry_run,
-          default_dtype(), default_device()};
+  return {grad_mode, fb::interceptors, torch_function_disabled,
+          dry_run,   default_dtype(),  default_device()};
 }
 
 bool Modes::operator==(const Modes& other) const {
@@ -30,9 +29,16 @@ bool has_attributes(const Tensor* t) { return t->dict && PyDict_GET_SIZE(t->dict
 
 TensorGuard TensorGuard::of(const Tensor* t) {
   const auto* object = reinterpret_cast<const PyObject*>(t);
-  return {Py_TYPE(object), t->offset, t->offset * item_size(t->dtype) + span_of(t),
-          t->dtype,        t->device, t->ndim,
-          t->flags,        tensor_requires_grad(t), has_attributes(t), {t->dims, t->dims + 2 * t->ndim}};
+  return {Py_TYPE(object),
+          t->offset,
+          t->offset * item_size(t->dtype) + span_of(t),
+          t->dtype,
+          t->device,
+          t->ndim,
+          t->flags,
+          tensor_requires_grad(t),
+          has_attributes(t),
+          {t->dims, t->dims + 2 * t->ndim}};
 }
 
 bool TensorGuard::holds(const Tensor* t) const {
@@ -63,7 +69,7 @@ namespace {
 
 PyObject* item(PyObject* tuple, Py_ssize_t index) { return PyTuple_GET_ITEM(tuple, index); }
 
-// Null stands for None's stand-in: Ellipsis says that there is nothing under a name.
+// Ellipsis says that there is nothing under a name: null here.
 PyObject* value_of(PyObject* object) { return object == Py_Ellipsis ? nullptr : object; }
 
 std::vector<DictItem> items_of(PyObject* tuple) {
@@ -81,17 +87,17 @@ bool same_items(const DictGuard& guard) {
   size_t at = 0;
   if (PyDict_GET_SIZE(guard.dict) != static_cast<Py_ssize_t>(guard.items.size())) return false;
   for (; PyDict_Next(guard.dict, &place, &key, &value); ++at) {
-    const DictItem& known = guard.items[at];
-    if (!same_value(key, known.key) || !same_value(value, known.value)) return false;
+    const DictItem& read = guard.items[at];
+    if (!same_value(key, read.key) || !same_value(value, read.value)) return false;
   }
   return true;
 }
 
 bool same_reads(const DictGuard& guard) {
-  for (const DictItem& known : guard.items) {
-    PyObject* value = PyDict_GetItemWithError(guard.dict, known.key);
+  for (const DictItem& read : guard.items) {
+    PyObject* value = PyDict_GetItemWithError(guard.dict, read.key);
     if (!value) PyErr_Clear();
-    if (!same_value(value, known.value)) return false;
+    if (!same_value(value, read.value)) return false;
   }
   return true;
 }
@@ -104,8 +110,8 @@ __attribute__((noinline)) bool holds_still(DictGuard* guard) {
 
 __attribute__((noinline)) bool holds_still(TypeGuard* guard) {
   if (guard->strict || guard->type->tp_mro != guard->bases) return false;
-  for (const DictItem& known : guard->items) {
-    if (type_lookup(guard->type, known.key) != known.value) return false;
+  for (const DictItem& read : guard->items) {
+    if (type_lookup(guard->type, read.key) != read.value) return false;
   }
   guard->version = type_version(guard->type);
   return guard->version != 0;
@@ -130,8 +136,8 @@ bool Guards::read_dicts(PyObject* list) {
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
     PyObject* entry = PyList_GET_ITEM(list, i);
     PyObject* dict = item(entry, 0);
-    dicts_.push_back({dict, dict_version(dict), item(entry, 1) == Py_True,
-                      items_of(item(entry, 2))});
+    dicts_.push_back(
+        {dict, dict_version(dict), item(entry, 1) == Py_True, items_of(item(entry, 2))});
     if (!holds_still(&dicts_.back())) return false;
   }
   return true;
@@ -141,8 +147,8 @@ bool Guards::read_types(PyObject* list) {
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
     PyObject* entry = PyList_GET_ITEM(list, i);
     auto* type = reinterpret_cast<PyTypeObject*>(item(entry, 0));
-    TypeGuard guard{type, 0, false, items_of(item(entry, 2)), item(entry, 3),
-                    value_of(item(entry, 4))};
+    TypeGuard guard{
+        type, 0, false, items_of(item(entry, 2)), item(entry, 3), value_of(item(entry, 4))};
     if (!holds_still(&guard)) return false;
     guard.strict = item(entry, 1) == Py_True;
     types_.push_back(std::move(guard));

@@ -50,7 +50,8 @@ class Builder {
     }
     for (Tensor* t : r_->externals) {
       const auto source = sources_.find(t);
-      if (source == sources_.end()) return refuse("a tensor is made outside of it") != nullptr;
+      if (source == sources_.end())
+        return refuse("a tensor comes from no argument or guard") != nullptr;
       x_->sources.push_back(source->second);
     }
     for (const Record& record : r_->records) {
@@ -63,12 +64,12 @@ class Builder {
       }
     }
     if (r_->records.empty()) return live_.empty();
-    x_->instance = steal(record_known(r_, live_));
+    x_->instance = steal(record_lookup(r_, live_));
     if (!x_->instance) return refuse("another program was recorded") != nullptr;
     return fits(x_->instance->plan);
   }
 
-  // What made calls certain must do so again.
+  // Indices are right in every call, or are looked at.
   bool read_indices() {
     for (const LookedAt& looked : r_->looked) {
       const int32_t id = r_->records[looked.record].operands[looked.slot];
@@ -76,7 +77,7 @@ class Builder {
       while (r_->values[root].kind == Value::Alias) root = r_->values[root].source;
       if (r_->values[root].kind == Value::External) {
         add_index(looked, id, root);
-      } else if (!made_of_nothing(root)) {
+      } else if (!reads_no_input(root)) {
         return refuse("an index is computed of data") != nullptr;
       }
     }
@@ -102,14 +103,18 @@ class Builder {
     const auto ndim = static_cast<int>(v.geometry.size() / 2);
     int64_t numel = 1;
     for (int i = 0; i < ndim; ++i) numel *= v.geometry[static_cast<size_t>(i)];
-    x_->indices.push_back({x_->sources[static_cast<size_t>(r_->values[root].source)], ndim,
-                           {v.geometry.begin(), v.geometry.end()}, v.offset, numel, looked.range});
+    x_->indices.push_back({x_->sources[static_cast<size_t>(r_->values[root].source)],
+                           ndim,
+                           {v.geometry.begin(), v.geometry.end()},
+                           v.offset,
+                           numel,
+                           looked.range});
   }
 
   // Whether a value is the same in every run: no tensor from outside is read for it, nothing drawn.
-  bool made_of_nothing(int32_t id) const {
+  bool reads_no_input(int32_t id) const {
     const Value& v = r_->values[id];
-    if (v.kind == Value::Alias) return made_of_nothing(v.source);
+    if (v.kind == Value::Alias) return reads_no_input(v.source);
     if (v.kind != Value::New || r_->states[v.state].written) return false;
     for (const Record& record : r_->records) {
       if (std::find(record.results.begin(), record.results.end(), id) == record.results.end()) {
@@ -117,7 +122,7 @@ class Builder {
       }
       return record.objects.empty() &&
              std::all_of(record.operands.begin(), record.operands.end(),
-                         [&](int32_t operand) { return operand < 0 || made_of_nothing(operand); });
+                         [&](int32_t operand) { return operand < 0 || reads_no_input(operand); });
     }
     return false;
   }
@@ -189,7 +194,11 @@ class Builder {
       return refuse("a result is a view of a kind that is not built again") != nullptr;
     }
     x_->recipe.push_back({RecipeItem::View, static_cast<Py_ssize_t>(x_->views.size()), {}});
-    x_->views.push_back({output, t->dtype, t->ndim, {t->dims, t->dims + 2 * t->ndim}, t->offset,
+    x_->views.push_back({output,
+                         t->dtype,
+                         t->ndim,
+                         {t->dims, t->dims + 2 * t->ndim},
+                         t->offset,
                          t->autograd != nullptr});
     return true;
   }
@@ -205,7 +214,8 @@ class Builder {
 
   bool read_dict(PyObject* value) {
     PyObject *key, *entry;
-    x_->recipe.push_back({RecipeItem::Dict, PyDict_GET_SIZE(value), steal(PySequence_Tuple(value))});
+    x_->recipe.push_back(
+        {RecipeItem::Dict, PyDict_GET_SIZE(value), steal(PySequence_Tuple(value))});
     if (!x_->recipe.back().object) return false;
     for (Py_ssize_t place = 0; PyDict_Next(value, &place, &key, &entry);) {
       if (!read_result(entry)) return false;

@@ -1,5 +1,6 @@
 // CPython 3.11: dicts and types have version tags.
 #include "frame/version.h"
+#include "ref.h"
 
 namespace fb {
 
@@ -18,12 +19,7 @@ PyObject* type_lookup(PyTypeObject* type, PyObject* name) { return _PyType_Looku
 PyObject** dict_slot(PyObject* object) {
   PyObject** slot = _PyObject_GetDictPtr(object);
   if (slot && !*slot) {
-    PyObject* dict = PyObject_GenericGetDict(object, nullptr);
-    if (dict) {
-      Py_DECREF(dict);
-    } else {
-      PyErr_Clear();
-    }
+    if (!steal(PyObject_GenericGetDict(object, nullptr))) PyErr_Clear();
   }
   return slot && *slot ? slot : nullptr;
 }

@@ -1,5 +1,5 @@
 // Versions of CPython whose frames are not explained yet: nothing has a version, so that no guard
-// is ever made.
+// is ever built.
 #include "frame/version.h"
 
 namespace fb {

@@ -227,7 +227,7 @@ Instance* record_instance(const Recorder* r, const std::vector<int32_t>& live,
   return instance.release();
 }
 
-Instance* record_known(const Recorder* r, const std::vector<int32_t>& live) {
+Instance* record_lookup(const Recorder* r, const std::vector<int32_t>& live) {
   const PlanCache::Key exact = stream_key(r, live, true, {});
   const uint64_t hash = hash_words(exact.data(), exact.size());
   const PlanCache::Entry* hit = streams.find(exact.data(), exact.size(), hash);

@@ -156,7 +156,7 @@ bool record_resolve(Recorder* r, Tensor* t, int32_t* id);  // false: not part of
 enum class Certainty : uint8_t { Right, Pending, Unknown, Wrong };
 // Whether the data of a call let it run, as far as can be told without running it.
 Certainty certainty_of(Recorder* r, const Instance* instance, const Call& call);
-// Notes what made a call of a dry run certain, which is appended next. False: its run decides.
+// Notes the indices of a call of a dry run, which is appended next. False: its run decides.
 bool record_note_indices(Recorder* r, const Instance* instance, const Call& call);
 bool indices_inside(const Tensor* t, const IndexRange& range);  // t is of integers, and computed
 
@@ -200,11 +200,11 @@ bool record_run(Recorder* r, Instance* instance, const std::vector<int32_t>& liv
 // Values that must reach memory, in the order of their storages.
 std::vector<int32_t> record_live(const Recorder* r);
 // The stream's plan at its sizes where it was run before; new reference, or null without exception.
-Instance* record_known(const Recorder* r, const std::vector<int32_t>& live);
+Instance* record_lookup(const Recorder* r, const std::vector<int32_t>& live);
 // Begins a dry run, whose calls are appended and never run; ends it, and forgets what it recorded.
 void record_learn();
 void record_forget_learnt();
-bool record_observed();    // somebody is told of every flush
+bool record_observed();    // every flush has an observer
 int64_t record_builds();   // streams compiled so far
 int64_t record_changes();  // how often all streams were forgotten
 

@@ -51,7 +51,7 @@ class Instruction(NamedTuple):
     Attributes:
         execute: its method of `Frame`.
         arg: its number.
-        value: what that stands for: a name, a constant, a text, the index of a jump's target.
+        value: its meaning: a name, a constant, a text, the index of a jump's target.
     """
 
     execute: Callable[[Frame, Instruction], int | None]

@@ -76,7 +76,7 @@ class Evidence:
         return value
 
     def item(self, table: Any, key: Any, owner: str = "") -> Any:
-        """What a dict has under a key, or MISSING."""
+        """The value that a dict has under a key, or MISSING."""
         if not is_key(key):
             raise Unexplained(f"a dict is read by a key that is a {type(key).__name__}")
         value = dict.get(table, key, MISSING)
@@ -107,7 +107,7 @@ class Evidence:
             self.read(value)
 
     def attribute(self, kind: type, name: str) -> Any:
-        """What a type or its bases define under a name, or MISSING."""
+        """The attribute that a type or its bases define, or MISSING."""
         value = MISSING
         for base in kind.__mro__:
             if name in base.__dict__:
@@ -194,7 +194,7 @@ class Evidence:
         )
 
     def _reference(self, value: Any) -> Any:
-        """An argument is not owned by its guards: it is found again in each call."""
+        """An argument is not owned by its guards: each call passes it again."""
         if id(value) in self._roots and not isinstance(value, (type, types.FunctionType)):
             try:
                 return weakref.ref(value)

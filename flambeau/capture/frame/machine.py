@@ -247,7 +247,7 @@ class Machine:
         return table
 
     def table_item(self, table: Any, key: Any) -> Any:
-        """What a dict has under a key, or MISSING."""
+        """The value that a dict has under a key, or MISSING."""
         if self.is_fresh(table):
             return dict.get(table, key, MISSING)
         return self.evidence.item(table, key)
