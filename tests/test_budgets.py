@@ -57,7 +57,9 @@ PACKAGE_LINES = {
     "ao": 200,
     "autograd": 6063,
     "backends": 924,
-    "capture": 1600,  # 1476 before graph breaks had reasons, and regions that are compiled once
+    # 1476 before graph breaks had reasons, regions were compiled once (1600), and frames were
+    # explained: an interpreter of CPython's bytecode.
+    "capture": 3560,
     "compat": 224,
     "compiler": 17_200,  # without the baseline tier; 16,705 before plans came with the package
     "core": 1965,
@@ -94,7 +96,8 @@ PACKAGE_LINES = {
     "testing": 615,
     "utils": 12_335,  # 12302 before `nested_compile_region` did what it says
 }
-ANNOTATED_ANY = 11310  # annotations that contain `Any`; the aim is half of 11,900
+# 11,310 before the interpreter of frames, whose operands are values of any type.
+ANNOTATED_ANY = 11540  # annotations that contain `Any`; the aim is half of 11,900
 
 RELEASES = 12  # of references by hand in the core
 

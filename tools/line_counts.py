@@ -20,11 +20,17 @@ CORE = tuple(
         "autograd/transforms",
     )
 )  # fmt: skip
-BASELINE = ("flambeau/compiler/baseline",)  # a part of its own, counted apart from the core
+# Parts of their own, counted apart from the core.
+BASELINE, FRAMES = ("flambeau/compiler/baseline",), ("flambeau/capture/frame",)
 MARKED = re.compile(r"(<!-- lines:begin -->\n).*?(<!-- lines:end -->)", re.DOTALL)
 PARTS: dict[str, tuple[tuple[str, ...], ...]] = {  # name: folders, endings, what is left out
-    "core: from the call of an operator to its kernels": (CORE, (".py",), BASELINE),
+    "core: from the call of an operator to its kernels": (
+        CORE,
+        (".py",),
+        BASELINE + FRAMES,
+    ),
     "baseline tier: kernels as block programs": (BASELINE, (".py",)),
+    "compile tier 2: frames that are skipped": (FRAMES, (".py",)),
     "operators (`ops`)": (("flambeau/ops",), (".py",)),
     "layers (`nn`)": (("flambeau/nn",), (".py",)),
     "the whole package": (("flambeau",), (".py",)),

@@ -23,7 +23,7 @@ from flambeau.capture.errors import GraphBreakError
 from flambeau.compiler import debug
 from flambeau.ir.failure import failure
 from flambeau.ir.lock import importing, late, loaded
-from flambeau.runtime import boundaries, config_modules
+from flambeau.runtime import boundaries, config_modules, settings
 
 BACKENDS = ("inductor", "flambeau", "aot_eager", "eager")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -58,6 +58,8 @@ class Explanation:
         different_kernels: how many kernels they are: equal layers share theirs.
         graphs: their graphs.
         bytes_moved: bytes of inputs and outputs of those Plans.
+        guards: conditions, as lines of Python, under which a later call runs without its Python.
+        recorded: why every call is recorded instead; None where there are guards.
     """
 
     flushes: list[Flush] = field(default_factory=list)
@@ -67,6 +69,8 @@ class Explanation:
     different_kernels: int = 0
     bytes_moved: int = 0
     graphs: list[Any] = field(default_factory=list)
+    guards: list[str] = field(default_factory=list)
+    recorded: str | None = None
 
     @property
     def graph_break_count(self) -> int:
@@ -83,6 +87,8 @@ class Explanation:
             f"  {f.line}: {f.reason} after {f.records} ops ({'known' if f.known else 'new'})"
             for f in self.flushes
         ]
+        lines += [f"  every call is recorded: {self.recorded}"] if self.recorded else []
+        lines += [f"  guard: {line}" for line in self.guards]
         return "\n".join(lines)
 
 
@@ -203,14 +209,24 @@ class _Permitting:
         _watch.listeners[:] = self._before
 
 
-class Stance:
-    """How compiled functions behave, in all threads: `torch.compiler.set_stance`.
+class _Stance:
+    """How compiled functions behave, in all threads: `torch.compiler.set_stance`."""
 
-    Attributes:
-        eager: they run without being recorded.
-    """
+    def __init__(self) -> None:
+        self._eager = False
 
-    eager = False
+    @property
+    def eager(self) -> bool:
+        """Whether they run without being recorded, and their Python always."""
+        return self._eager
+
+    @eager.setter
+    def eager(self, value: bool) -> None:
+        self._eager = value
+        _core.set_skipping(not value)
+
+
+Stance = _Stance()
 
 
 def record(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -252,14 +268,30 @@ def _wrap(function: Callable[..., Any], fullgraph: bool, tuned: bool) -> Callabl
             end(END)
 
     if not fullgraph:
-        return compiled
+        return _skipping(function, compiled, tuned)
 
     @functools.wraps(function)
     def refusing_breaks(*args: Any, **kwargs: Any) -> Any:
         with whole(True):
             return compiled(*args, **kwargs)
 
-    return refusing_breaks
+    return _skipping(function, refusing_breaks, tuned)
+
+
+def _skipping(
+    function: Callable[..., Any], recorded: Callable[..., Any], tuned: bool
+) -> Callable[..., Any]:
+    """Returns what runs the calls that it can explain without Python, and else records them."""
+    if not _core.frames_explained or not settings.get("FRAMES"):
+        return recorded
+
+    def learn(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+        with importing:
+            from flambeau.capture.frame.learn import learn as learn_frame
+
+        return learn_frame(compiled, tuned, args, kwargs)
+
+    return functools.update_wrapper(_core.CompiledFunction(function, recorded, learn), function)
 
 
 def _checked_arguments(
@@ -427,7 +459,21 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
         explanation.graphs.append(report.graph)
         explanation.bytes_moved += report.bytes_moved
     explanation.different_kernels = len(different)
+    _add_guards(explanation, function, args, kwargs)
     return explanation
+
+
+def _add_guards(explanation: Explanation, function: Any, args: Any, kwargs: Any) -> None:
+    """Runs the call dry, as after calls of a compiled function that gave the same stream."""
+    if not _core.frames_explained or not settings.get("FRAMES") or _core.is_recording():
+        explanation.recorded = "the dry run of frames is off"
+        return
+    with importing:
+        from flambeau.capture.frame.learn import learn
+
+    trial = _core.CompiledFunction(function, function, None)
+    explanation.recorded = learn(trial, False, args, kwargs)
+    explanation.guards = [line for lines in trial.explanations for line in lines]
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:

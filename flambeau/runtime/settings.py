@@ -84,6 +84,7 @@ KNOBS: dict[str, Knob] = {
         ),
         Knob("COMPILE_JOBS", _count, 0, "compilers that run at once; 0: one per core"),
         Knob("DEBUG", _count, 0, "0 to 5: how much of the work is shown; or TORCH_LOGS"),
+        Knob("FRAMES", _flag, True, "compiled functions run known calls without their Python"),
         Knob("NUM_THREADS", _count, 0, "threads of the core; 0: one per core"),
         Knob("TARGET", _TARGETS, None, "instruction set of kernels: avx512, avx2, neon, generic"),
         Knob("TIER", _TIERS, "compiled", "for tests: compiled, baseline, random: of each kernel"),

@@ -38,9 +38,14 @@ PyObject* flush_observer = nullptr;   // (reason, records, was_known) -> None, m
 
 PlanCache& streams = *new PlanCache({kMaxStreams, kMaxStreams, kMaxInClass});
 int64_t stream_hits = 0, stream_class_hits = 0, stream_builds = 0, stream_flushes = 0;
+int64_t stream_changes = 0;  // how often all were forgotten
 uint32_t next_epoch = 1;
 
 }  // namespace
+
+bool record_observed() { return flush_observer != nullptr; }
+int64_t record_builds() { return stream_builds; }
+int64_t record_changes() { return stream_changes; }
 
 void record_drop_taped(Recorder* r) {
   std::vector<Tensor*> taped;
@@ -58,6 +63,7 @@ void record_forget(Recorder* r) {
   externals.swap(r->externals);
   r->values.clear();
   r->copies.clear();
+  r->looked.clear();
   r->state_of.clear();
   r->appended = r->written = r->interrupted = false;
   r->epoch = next_epoch++;
@@ -82,11 +88,8 @@ void record_forget(Recorder* r) {
   externals.swap(r->externals);
 }
 
-namespace {
-
-// Values that must reach memory, in order of their storages: fresh ones somebody else still holds
-// and external ones that were written.
-std::vector<int32_t> live_values(const Recorder* r) {
+// Fresh values somebody else still holds, and external ones that were written.
+std::vector<int32_t> record_live(const Recorder* r) {
   std::vector<int32_t> live;
   for (const StorageState& state : r->states) {
     const bool held = state.storage->pending && state.storage->references.load() > 1;
@@ -94,6 +97,8 @@ std::vector<int32_t> live_values(const Recorder* r) {
   }
   return live;
 }
+
+namespace {
 
 PlanCache::Key stream_key(const Recorder* r, const std::vector<int32_t>& live, bool exact,
                           const PlanCache::Key& more) {
@@ -220,6 +225,13 @@ Instance* record_instance(const Recorder* r, const std::vector<int32_t>& live,
     streams.remember(std::make_unique<PlanCache::Entry>(hash, std::move(exact), instance));
   }
   return instance.release();
+}
+
+Instance* record_lookup(const Recorder* r, const std::vector<int32_t>& live) {
+  const PlanCache::Key exact = stream_key(r, live, true, {});
+  const uint64_t hash = hash_words(exact.data(), exact.size());
+  const PlanCache::Entry* hit = streams.find(exact.data(), exact.size(), hash);
+  return hit ? Ref<Instance>(hit->instance).release() : nullptr;
 }
 
 void record_release(Recorder* r) {
@@ -430,6 +442,11 @@ bool record_flush(Recorder* r, const char* reason) {
                     "hint: see the first error");
     return false;
   }
+  if (r->learning) {
+    r->refused = true;
+    PyErr_Format(PyExc_RuntimeError, "[compile] a value is needed in a dry run: %s", reason);
+    return false;
+  }
   record_wait(r);
   if (r->interrupted && !record_resume_flush(r)) return false;
   if (r->kept) return region_recompute(r, reason);
@@ -443,7 +460,7 @@ bool record_flush(Recorder* r, const char* reason) {
   const Flushing flushing(r);  // compiling and running must not record
   ++stream_flushes;
   record_drop_taped(r);
-  const std::vector<int32_t> live = live_values(r);
+  const std::vector<int32_t> live = record_live(r);
   const int64_t builds = stream_builds;
   const bool ok = run_stream(r, live);
   const size_t records = r->records.size();
@@ -559,8 +576,21 @@ void record_enter() {
     spare_recorders.pop_back();
   }
   active_recorder->epoch = next_epoch++;
-  active_recorder->tuned = active_recorder->lasting = false;
+  active_recorder->tuned = active_recorder->lasting = active_recorder->learning = false;
   active_recorder->sealed = active_recorder->rereads = 0;
+}
+
+void record_learn() {
+  record_enter();
+  active_recorder->learning = true;
+  active_recorder->refused = false;
+}
+
+void record_forget_learnt() {
+  Recorder* r = std::exchange(active_recorder, nullptr);
+  record_forget(r);
+  r->learning = false;
+  record_release(r);
 }
 
 // Flushes at the end of the outermost region, also after an error, which stays set.
@@ -666,6 +696,7 @@ PyObject* set_stream_limit(PyObject*, PyObject* argument) {
 
 PyObject* stream_clear(PyObject*, PyObject*) {
   streams.clear();
+  ++stream_changes;
   stream_flushes = stream_hits = stream_class_hits = stream_builds = 0;
   Py_RETURN_NONE;
 }

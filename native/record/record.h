@@ -107,12 +107,26 @@ struct OutsideCopy {
   int32_t next;  // another copy of the same storage, -1: none
 };
 
+// Elements of an index that are right: [low, high), and perhaps one value.
+struct IndexRange {
+  int64_t low, high;
+  bool exempts;
+  int64_t exempt;
+};
+// An index that was looked at in a dry run: whose operand it is.
+struct LookedAt {
+  size_t record;
+  int32_t slot;
+  IndexRange range;
+};
+
 struct Recorder {
   std::vector<Record> records;
   std::vector<Value> values;
   std::vector<StorageState> states;
   std::vector<Tensor*> externals;  // owned
   std::vector<OutsideCopy> copies;
+  std::vector<LookedAt> looked;  // in a dry run
   std::unordered_map<Storage*, int32_t> state_of;
   uint32_t epoch = 0;
   int depth = 0;
@@ -132,6 +146,8 @@ struct Recorder {
   bool lasting = false;      // calls of sealed scopes reach memory of others: run at their end
   int rereads = 0;           // flushes of this region that reads of memory of others asked for
   int sealed = 0;            // scopes without code of users, see regions.record_sealed
+  bool learning = false;     // a dry run of a frame (native/frame): nothing of it may run
+  bool refused = false;      // something had to: the dry run explains nothing
 };
 
 // record_call.cpp
@@ -140,6 +156,9 @@ bool record_resolve(Recorder* r, Tensor* t, int32_t* id);  // false: not part of
 enum class Certainty : uint8_t { Right, Pending, Unknown, Wrong };
 // Whether the data of a call let it run, as far as can be told without running it.
 Certainty certainty_of(Recorder* r, const Instance* instance, const Call& call);
+// Notes the indices of a call of a dry run, which is appended next. False: its run decides.
+bool record_note_indices(Recorder* r, const Instance* instance, const Call& call);
+bool indices_inside(const Tensor* t, const IndexRange& range);  // t is of integers, and computed
 
 // record.cpp
 void record_forget(Recorder* r);   // ends the stream; runs nothing
@@ -177,6 +196,17 @@ Instance* record_instance(const Recorder* r, const std::vector<int32_t>& live,
 // Runs it; *outputs: all its results, owned, also after a failure.
 bool record_run(Recorder* r, Instance* instance, const std::vector<int32_t>& live,
                 std::vector<PyObject*>* outputs);
+
+// Values that must reach memory, in the order of their storages.
+std::vector<int32_t> record_live(const Recorder* r);
+// The stream's plan at its sizes where it was run before; new reference, or null without exception.
+Instance* record_lookup(const Recorder* r, const std::vector<int32_t>& live);
+// Begins a dry run, whose calls are appended and never run; ends it, and forgets what it recorded.
+void record_learn();
+void record_forget_learnt();
+bool record_observed();    // every flush has an observer
+int64_t record_builds();   // streams compiled so far
+int64_t record_changes();  // how often all streams were forgotten
 
 // A generator of its own that stands where this one does (None: the default one). New reference;
 // null + exception. random_binding.cpp

@@ -485,6 +485,18 @@ bool settle_others(const Recorder* r, const Call& call, bool* fine) {
   return settled;
 }
 
+// Whether a dry run may go on after a call: its effects are its results, and it fails for no data.
+bool explains(Recorder* r, const Instance* instance, const Call& call, Way way) {
+  const Plan* plan = instance->plan;
+  if (way == Way::Record && !writes_outside(plan, call) && record_note_indices(r, instance, call)) {
+    return true;
+  }
+  r->refused = true;
+  PyErr_Format(PyExc_RuntimeError, "[compile] %s may fail for reasons of data, or writes to memory",
+               plan->name.c_str());
+  return false;
+}
+
 }  // namespace
 
 bool record_resolve(Recorder* r, Tensor* t, int32_t* id) {
@@ -510,6 +522,7 @@ bool record_call(Instance* instance, const Call& call, PyObject** outputs) {
     if (r->interrupted && !record_flush(r, "a fork")) return false;
     if (!settle_others(r, call, &fine)) continue;
     const Way way = way_of(r, instance, call, forward);
+    if (r->learning && !explains(r, instance, call, way)) return false;
     const bool first = way == Way::Later || (way == Way::Alone && !r->records.empty());
     if (first) {
       draft.drop();

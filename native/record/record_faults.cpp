@@ -17,11 +17,7 @@ namespace {
 // ---------------------------------------------------------------- indices
 constexpr int64_t kMaxAside = 1 << 16;  // elements of an index that is computed to be looked at
 
-struct Range {
-  int64_t low, high;  // [low, high)
-  bool exempts;
-  int64_t exempt;
-};
+using Range = IndexRange;
 
 template <typename T>
 bool inside(const T* at, const Range& range) {
@@ -234,5 +230,18 @@ Certainty certainty_of(Recorder* r, const Instance* instance, const Call& call) 
   }
   return known;
 }
+
+bool record_note_indices(Recorder* r, const Instance* instance, const Call& call) {
+  if (instance->plan->faults) return false;
+  for (const IndexCheck& check : instance->plan->checks) {
+    if (check.slot < 0) continue;
+    const Range range = range_of(check, instance, call);
+    if (bounded(r, call.tensors[check.slot], range)) continue;
+    r->looked.push_back({r->records.size(), check.slot, range});
+  }
+  return true;
+}
+
+bool indices_inside(const Tensor* t, const IndexRange& range) { return all_inside(t, range); }
 
 }  // namespace fb

@@ -3,6 +3,7 @@
 #include "baseline/functions.h"
 #include "core.h"
 #include "device/devices.h"
+#include "frame/frame.h"
 #include "plan/plan_watch.h"
 #include "runtime/profile.h"
 #include "runtime/traceback.h"
@@ -28,6 +29,7 @@ constexpr bool (*kParts[])(PyObject*) = {
     fb::init_op,       fb::init_routines,        fb::init_tape,           fb::init_record,
     fb::init_indexing, fb::init_traceback,       fb::init_profile,        fb::init_lapack,
     fb::init_devices,  fb::init_block_functions, fb::init_block_programs, fb::init_plan_watch,
+    fb::init_frame,
 };
 
 }  // namespace

@@ -1,0 +1,63 @@
+"""The dry run of a call: from a compiled function and arguments to an explanation, or a reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau import _core
+from flambeau.capture.frame.evidence import Evidence, Unexplained, argument_lines
+from flambeau.capture.frame.machine import Machine, Raised
+from flambeau.compiler import debug
+
+
+def learn(compiled: Any, tuned: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """Explains a call, which was recorded before with the same arguments.
+
+    Args:
+        compiled: the function; it gets the explanation.
+        tuned: whether its programs are autotuned.
+        args, kwargs: of the call.
+
+    Returns:
+        None, or why there is no explanation.
+    """
+    mode = _core.record_learn()
+    try:
+        if tuned:
+            _core.record_tune()
+        guards = _explain(compiled, mode, args, kwargs)
+    except (Unexplained, Exception) as error:
+        reason = _text(error)
+        debug.show(debug.PLANS, f"{_title(compiled)} is recorded at every call: {reason}")
+        return reason
+    finally:
+        _core.record_unlearn(mode)
+    debug.show(debug.PLANS, f"{_title(compiled)} is explained, guards: " + "\n    ".join(guards))
+    return None
+
+
+def _explain(compiled: Any, mode: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+    values = [*args, *kwargs.values()]
+    evidence = Evidence(values)
+    machine = Machine(evidence)
+    result = machine.call(compiled.function, args, dict(kwargs))
+    machine.check_result(result)
+    if int(_core.is_grad_enabled()) + 2 * int(_core.is_inference_mode_enabled()) != mode:
+        raise Unexplained("it changes the gradient mode")
+    names = [f"args[{i}]" for i in range(len(args))] + list(kwargs)
+    lines = argument_lines(values, names) + evidence.lines()
+    machine.forget()  # what only the dry run holds is no result
+    constants = tuple(evidence.constants.values())
+    compiled.explain(args, kwargs, result, (evidence.parts(), constants, lines))
+    return lines
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, Raised):
+        return f"it raises {type(error.error).__name__}"
+    return str(error).removeprefix("[compile] ") or type(error).__name__
+
+
+def _title(compiled: Any) -> str:
+    function = compiled.function
+    return str(getattr(function, "__qualname__", function))

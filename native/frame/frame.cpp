@@ -1,0 +1,439 @@
+// The callable that `torch.compile` returns: it runs an explanation whose guards hold, and else
+// calls the function under the recorder (tier 1), of which it learns explanations.
+//
+// Learning is paid for by calls that will be saved: only a call like an earlier one, whose streams
+// were compiled, is tried, and after each trial of the same arguments twice as many calls pass.
+#include "frame/frame.h"
+
+#include <structmember.h>
+
+#include <array>
+#include <unordered_map>
+
+#include "call/op_internal.h"
+#include "record/record.h"
+#include "runtime/profile.h"
+
+namespace fb {
+
+namespace {
+
+constexpr size_t kMaxExplanations = 16;
+constexpr size_t kMaxSignatures = 256;
+constexpr int kMaxFailures = 8;
+
+bool skipping = true;  // explanations may be run
+
+struct Trials {
+  uint32_t calls = 0, next = 2;  // the number of calls at which the next trial is
+};
+
+struct Compiled {
+  PyObject_HEAD vectorcallfunc vectorcall;
+  PyObject* function;  // owned: the user's
+  PyObject* recorded;  // owned: calls it under the recorder
+  PyObject* learn;     // owned: (self, args, kwargs) -> str | None, why it was not explained
+  PyObject* reason;    // owned: the last such reason, or null
+  PyObject* dict;
+  PyObject* weakrefs;
+  int failures;
+  int64_t hits;
+  std::vector<Ref<Explanation>> explanations;  // the last used one first
+  std::unordered_map<uint64_t, Trials> trials;
+};
+Compiled* as_compiled(PyObject* o) { return reinterpret_cast<Compiled*>(o); }
+
+bool may_learn() { return skipping && !active_recorder && !interceptors && !python_traced(); }
+bool may_skip() { return skipping && !active_recorder && !record_observed() && !python_traced(); }
+
+PyObject* run_explained(Compiled* self, const Arguments& arguments) {
+  Tensor* tensors[kMaxArgumentTensors];
+  for (size_t i = 0; i < self->explanations.size(); ++i) {
+    if (!self->explanations[i]->holds(arguments, tensors)) continue;
+    const Ref<Explanation> held = self->explanations[i];
+    if (i > 0) std::swap(self->explanations[i], self->explanations[i / 2]);
+    ++self->hits;
+    return held->run(tensors);
+  }
+  return nullptr;
+}
+
+void drop_dead(Compiled* self) {
+  std::vector<Ref<Explanation>> alive, dead;  // what ends may call this function
+  for (Ref<Explanation>& x : self->explanations) {
+    const bool over = x->pattern.dead() || x->changes != record_changes();
+    (over ? dead : alive).push_back(std::move(x));
+  }
+  self->explanations.swap(alive);
+}
+
+bool is_time(Compiled* self, const Arguments& arguments) {
+  if (self->failures >= kMaxFailures) return false;
+  if (self->trials.size() >= kMaxSignatures) self->trials.clear();
+  Trials& trials = self->trials[signature_of(arguments)];
+  if (++trials.calls < trials.next) return false;
+  trials.next *= 2;
+  return true;
+}
+
+// False + exception only where the program is to end.
+bool learn(Compiled* self, const Arguments& arguments) {
+  drop_dead(self);
+  const auto args = steal(pack_positional(arguments.values, arguments.positional));
+  const auto kwargs =
+      steal(pack_keywords(arguments.values + arguments.positional, arguments.names));
+  auto reason = steal(args && kwargs ? PyObject_CallFunctionObjArgs(self->learn, self, args.get(),
+                                                                    kwargs.get(), nullptr)
+                                     : nullptr);
+  if (!reason) return false;
+  if (reason.get() != Py_None) {
+    ++self->failures;
+    assign(self->reason, std::move(reason));
+  }
+  return true;
+}
+
+PyObject* call_recorded(Compiled* self, PyObject* const* args, size_t flags, PyObject* names) {
+  const Arguments arguments{args, PyVectorcall_NARGS(flags), names};
+  const int64_t builds = record_builds();
+  const auto recorded = share(self->recorded);
+  auto result = steal(PyObject_Vectorcall(recorded.get(), args, flags, names));
+  if (!result || !may_learn() || builds != record_builds()) return result.release();
+  if (is_time(self, arguments) && !learn(self, arguments)) return nullptr;
+  return result.release();
+}
+
+PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t flags, PyObject* names) {
+  Compiled* self = as_compiled(object);
+  if (!self->explanations.empty() && may_skip()) {
+    PyObject* result = run_explained(self, {args, PyVectorcall_NARGS(flags), names});
+    if (result || PyErr_Occurred()) return result;
+  }
+  return call_recorded(self, args, flags, names);
+}
+
+// ---------------------------------------------------------------- the Python type
+PyObject* compiled_create(PyTypeObject* type, PyObject* args, PyObject*) {
+  PyObject *function, *recorded, *learn;
+  if (!PyArg_ParseTuple(args, "OOO", &function, &recorded, &learn)) return nullptr;
+  auto* self = as_compiled(type->tp_alloc(type, 0));
+  if (!self) return nullptr;
+  new (&self->explanations) std::vector<Ref<Explanation>>();
+  new (&self->trials) std::unordered_map<uint64_t, Trials>();
+  self->vectorcall = compiled_call;
+  self->function = Py_NewRef(function);
+  self->recorded = Py_NewRef(recorded);
+  self->learn = Py_NewRef(learn);
+  return reinterpret_cast<PyObject*>(self);
+}
+
+int compiled_traverse(PyObject* object, visitproc visit, void* arg) {
+  Compiled* self = as_compiled(object);
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT(self->function);
+  Py_VISIT(self->recorded);
+  Py_VISIT(self->learn);
+  Py_VISIT(self->dict);
+  for (const Ref<Explanation>& x : self->explanations) {
+    if (x->references > 1) continue;  // a run holds it, too
+    Py_VISIT(x->guards.references.get());
+    Py_VISIT(x->text.get());
+    for (const Ref<Tensor>& t : x->constants) Py_VISIT(object_of(t));
+    if (const int stop = x->pattern.visit(visit, arg)) return stop;
+    for (const RecipeItem& item : x->recipe) Py_VISIT(item.object.get());
+  }
+  return 0;
+}
+
+int compiled_clear(PyObject* object) {
+  Compiled* self = as_compiled(object);
+  std::vector<Ref<Explanation>> explanations;
+  explanations.swap(self->explanations);
+  assign(self->function, share(Py_None));  // stays callable: it raises, it does not crash
+  assign(self->recorded, share(Py_None));
+  assign(self->learn, share(Py_None));
+  drop(self->dict);
+  return 0;
+}
+
+void compiled_dealloc(PyObject* object) {
+  PyObject_GC_UnTrack(object);
+  Compiled* self = as_compiled(object);
+  if (self->weakrefs) PyObject_ClearWeakRefs(object);
+  compiled_clear(object);
+  drop(self->function);
+  drop(self->recorded);
+  drop(self->learn);
+  drop(self->reason);
+  std::destroy_at(&self->explanations);
+  std::destroy_at(&self->trials);
+  free_instance(object);
+}
+
+PyObject* compiled_bind(PyObject* self, PyObject* object, PyObject*) {
+  if (!object || object == Py_None) return Py_NewRef(self);
+  return PyMethod_New(self, object);
+}
+
+// What the function has: `__code__`, `__defaults__`, attributes of the user's.
+PyObject* compiled_getattr(PyObject* self, PyObject* name) {
+  PyObject* value = PyObject_GenericGetAttr(self, name);
+  if (value || !PyErr_ExceptionMatches(PyExc_AttributeError)) return value;
+  PyErr_Clear();
+  return PyObject_GetAttr(as_compiled(self)->function, name);
+}
+
+PyObject* compiled_repr(PyObject* self) { return PyObject_Repr(as_compiled(self)->function); }
+
+// As functions do: pickled by the name under which it can be imported.
+PyObject* compiled_reduce(PyObject* self, PyObject*) {
+  return PyObject_GetAttrString(self, "__qualname__");
+}
+
+// explain(args, kwargs, result, guards): of what the active dry run recorded.
+PyObject* compiled_explain(PyObject* object, PyObject* parts) {
+  PyObject *args, *kwargs, *result, *guards;
+  if (!PyArg_ParseTuple(parts, "O!O!OO", &PyTuple_Type, &args, &PyDict_Type, &kwargs, &result,
+                        &guards)) {
+    return nullptr;
+  }
+  if (!active_recorder || !active_recorder->learning) {
+    PyErr_SetString(PyExc_RuntimeError, "[compile] no dry run is active");
+    return nullptr;
+  }
+  const auto names = steal(PyDict_GET_SIZE(kwargs) ? keyword_names(kwargs) : nullptr);
+  std::vector<PyObject*> values(PySequence_Fast_ITEMS(args),
+                                PySequence_Fast_ITEMS(args) + PyTuple_GET_SIZE(args));
+  PyObject *key, *value;
+  for (Py_ssize_t place = 0; PyDict_Next(kwargs, &place, &key, &value);) values.push_back(value);
+  auto explanation =
+      explain_recorded({values.data(), PyTuple_GET_SIZE(args), names.get()}, result, guards);
+  if (!explanation) return nullptr;
+  Compiled* self = as_compiled(object);
+  Ref<Explanation> evicted;
+  if (self->explanations.size() >= kMaxExplanations) {
+    evicted = std::move(self->explanations.back());
+    self->explanations.pop_back();
+  }
+  self->explanations.insert(self->explanations.begin(), std::move(explanation));
+  Py_RETURN_NONE;
+}
+
+// forget(): the call is recorded again from now on.
+PyObject* compiled_forget(PyObject* object, PyObject*) {
+  Compiled* self = as_compiled(object);
+  std::vector<Ref<Explanation>> explanations;
+  explanations.swap(self->explanations);
+  self->trials.clear();
+  self->failures = 0;
+  Py_RETURN_NONE;
+}
+
+PyObject* compiled_guards(PyObject* object, void*) {
+  const auto& explanations = as_compiled(object)->explanations;
+  return build_tuple(explanations.size(),
+                     [&](size_t i) { return Py_NewRef(explanations[i]->text.get()); });
+}
+
+PyObject* compiled_hits(PyObject* object, void*) {
+  return PyLong_FromLongLong(as_compiled(object)->hits);
+}
+
+PyMethodDef compiled_methods[] = {
+    {"__reduce__", compiled_reduce, METH_NOARGS, nullptr},
+    {"explain", compiled_explain, METH_VARARGS,
+     "explain(args, kwargs, result, guards): adds the explanation of a call, which the active dry "
+     "run recorded."},
+    {"forget", compiled_forget, METH_NOARGS, "Drops all explanations."},
+    {nullptr, nullptr, 0, nullptr}};
+PyGetSetDef compiled_attributes[] = {
+    {"explanations", compiled_guards, nullptr, "The guards of each explanation, as lines.",
+     nullptr},
+    {"hits", compiled_hits, nullptr, "How many calls ran without Python.", nullptr},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyMemberDef compiled_members[] = {
+    {"function", T_OBJECT, offsetof(Compiled, function), READONLY, "The user's function."},
+    {"reason", T_OBJECT, offsetof(Compiled, reason), READONLY,
+     "Why the last dry run gave no explanation, or None."},
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Compiled, vectorcall), READONLY, nullptr},
+    {"__dictoffset__", T_PYSSIZET, offsetof(Compiled, dict), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Compiled, weakrefs), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
+PyType_Slot compiled_slots[] = {{Py_tp_new, reinterpret_cast<void*>(compiled_create)},
+                                {Py_tp_traverse, reinterpret_cast<void*>(compiled_traverse)},
+                                {Py_tp_clear, reinterpret_cast<void*>(compiled_clear)},
+                                {Py_tp_dealloc, reinterpret_cast<void*>(compiled_dealloc)},
+                                {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                                {Py_tp_descr_get, reinterpret_cast<void*>(compiled_bind)},
+                                {Py_tp_getattro, reinterpret_cast<void*>(compiled_getattr)},
+                                {Py_tp_repr, reinterpret_cast<void*>(compiled_repr)},
+                                {Py_tp_methods, compiled_methods},
+                                {Py_tp_getset, compiled_attributes},
+                                {Py_tp_members, compiled_members},
+                                {0, nullptr}};
+PyType_Spec compiled_spec = {"flambeau._core.CompiledFunction", sizeof(Compiled), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                                 Py_TPFLAGS_METHOD_DESCRIPTOR,
+                             compiled_slots};
+
+PyObject* record_learn_now(PyObject*, PyObject*) {
+  if (active_recorder) {
+    PyErr_SetString(PyExc_RuntimeError, "[compile] a dry run cannot begin inside of a region");
+    return nullptr;
+  }
+  record_learn();
+  const GradMode mode = grad_mode;
+  return PyLong_FromLong((mode.enabled ? 1 : 0) + (mode.inference ? 2 : 0));
+}
+
+PyObject* record_unlearn(PyObject*, PyObject* before) {
+  const long mode = PyLong_AsLong(before);
+  if (mode < 0) return nullptr;
+  record_forget_learnt();
+  grad_mode.enabled = (mode & 1) != 0;
+  grad_mode.inference = (mode & 2) != 0;
+  Py_RETURN_NONE;
+}
+
+PyObject* set_skipping(PyObject*, PyObject* value) {
+  const int skips = PyObject_IsTrue(value);
+  if (skips < 0) return nullptr;
+  return PyBool_FromLong(std::exchange(skipping, skips != 0));
+}
+
+PyMethodDef functions[] = {
+    {"record_learn", record_learn_now, METH_NOARGS,
+     "Begins a dry run: op calls are recorded and never run. Returns the gradient mode."},
+    {"record_unlearn", record_unlearn, METH_O,
+     "Ends a dry run, forgets its calls and restores the gradient mode."},
+    {"set_skipping", set_skipping, METH_O,
+     "Whether compiled functions may run without Python, in all threads; returns the old value."},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+
+namespace {
+
+bool index_holds(const IndexGuard& guard, const Tensor* input) {
+  Tensor view = *input;  // no object: read below, and forgotten
+  view.ndim = static_cast<uint8_t>(guard.ndim);
+  view.dims = const_cast<int64_t*>(guard.dims.data());
+  view.offset = guard.offset;
+  view.numel = guard.numel;
+  return indices_inside(&view, guard.range);
+}
+
+}  // namespace
+
+bool Explanation::holds(const Arguments& arguments, Tensor** tensors) {
+  if (!(Modes::now() == modes) || changes != record_changes()) return false;
+  if (!pattern.matches(arguments, tensors) || !guards.hold()) return false;
+  for (size_t i = 0; i < constants.size(); ++i) {
+    if (!constant_guards[i].holds(constants[i].get())) return false;
+  }
+  return std::all_of(indices.begin(), indices.end(), [&](const IndexGuard& guard) {
+    return index_holds(guard, input(guard.source, tensors));
+  });
+}
+
+namespace {
+
+PyObject* build(const Explanation& x, size_t* at, Tensor** tensors, PyObject* const* outputs);
+
+PyObject* build_dict(const Explanation& x, const RecipeItem& item, size_t* at, Tensor** tensors,
+                     PyObject* const* outputs) {
+  auto dict = steal(PyDict_New());
+  for (Py_ssize_t i = 0; dict && i < item.index; ++i) {
+    const auto value = steal(build(x, at, tensors, outputs));
+    PyObject* key = PyTuple_GET_ITEM(item.object.get(), i);
+    if (!value || PyDict_SetItem(dict.get(), key, value.get()) < 0) return nullptr;
+  }
+  return dict.release();
+}
+
+PyObject* build_view(const ViewSpec& view, PyObject* output) {
+  Tensor* base = tensor_of(output);
+  auto t = steal(tensor_alias(base, view.dtype, view.ndim, view.dims.data(),
+                              view.dims.data() + view.ndim, view.offset));
+  if (!t || (view.marked && !tape_mark_view(t.get(), base, true))) return nullptr;
+  return object_of(t.release());
+}
+
+PyObject* build(const Explanation& x, size_t* at, Tensor** tensors, PyObject* const* outputs) {
+  const RecipeItem& item = x.recipe[(*at)++];
+  const auto next = [&](size_t) { return build(x, at, tensors, outputs); };
+  const auto index = static_cast<size_t>(item.index);
+  switch (item.kind) {
+    case RecipeItem::Output:
+      return Py_NewRef(outputs[index]);
+    case RecipeItem::View:
+      return build_view(x.views[index], outputs[x.views[index].output]);
+    case RecipeItem::Argument:
+      return Py_NewRef(object_of(tensors[index]));
+    case RecipeItem::Constant:
+      return Py_NewRef(object_of(x.constants[index]));
+    case RecipeItem::Object:
+      return Py_NewRef(item.object.get());
+    case RecipeItem::Tuple:
+      return build_tuple(index, next);
+    case RecipeItem::List:
+      return build_list(index, next);
+    case RecipeItem::Dict:
+      return build_dict(x, item, at, tensors, outputs);
+  }
+  return nullptr;
+}
+
+// A plan may have got other code: what was prepared for the old one is dropped.
+Instance* current(Ref<Instance>* instance) {
+  Instance* old = instance->get();
+  if (old->code && old->code != old->plan->code) {
+    auto renewed = steal(instance_renewed(old));
+    if (renewed) *instance = std::move(renewed);
+  }
+  return instance->get();
+}
+
+}  // namespace
+
+PyObject* Explanation::run(Tensor** tensors) {
+  constexpr size_t kFew = 8;
+  std::array<Tensor*, kFew> few{};
+  std::array<PyObject*, kFew> few_outputs{};
+  std::vector<Tensor*> many;
+  std::vector<PyObject*> many_outputs;
+  size_t at = 0;
+  if (!instance) return build(*this, &at, tensors, nullptr);
+  const Ref<Instance> held = share(current(&instance));
+  const size_t count = held->plan->outputs.size();
+  if (sources.size() > kFew) many.resize(sources.size());
+  if (count > kFew) many_outputs.resize(count);
+  Tensor** operands = sources.size() > kFew ? many.data() : few.data();
+  PyObject** outputs = count > kFew ? many_outputs.data() : few_outputs.data();
+  for (size_t i = 0; i < sources.size(); ++i) {
+    operands[i] = input(sources[i], tensors);
+  }
+  Call call{operands,
+            static_cast<int32_t>(sources.size()),
+            scalars.data(),
+            scalar_is_float.data(),
+            static_cast<int32_t>(scalars.size()),
+            generators.data(),
+            static_cast<int32_t>(generators.size())};
+  const ProfileScope scope(EventKind::Region, held->plan->name.c_str());
+  if (!plan_run(held.get(), call, outputs)) return nullptr;
+  PyObject* result = build(*this, &at, tensors, outputs);
+  for (size_t k = 0; k < count; ++k) drop(outputs[k]);
+  return result;
+}
+
+bool init_frame(PyObject* module) {
+  const auto type = steal(PyType_FromSpec(&compiled_spec));
+  return type && PyModule_AddObjectRef(module, "CompiledFunction", type.get()) == 0 &&
+         PyModule_AddObjectRef(module, "frames_explained", kFramesExplained ? Py_True : Py_False) ==
+             0 &&
+         PyModule_AddFunctions(module, functions) == 0;
+}
+
+}  // namespace fb

@@ -1,0 +1,207 @@
+// Compiled functions whose Python is skipped (tier 2 of `compile`): what their files share.
+//
+// A frame is explained when a dry run of it (capture/frame) read nothing but what guards can
+// check. Its explanation holds these guards, the Instance that tier 1 runs for its stream, where
+// that takes its tensors from, and how the result is built.
+#pragma once
+#include <algorithm>
+
+#include "core.h"
+#include "frame/version.h"
+#include "record/record.h"
+
+namespace fb {
+
+// What the thread does to all calls.
+struct Modes {
+  GradMode grad;
+  uint8_t interceptors;
+  bool functions_disabled, dry;
+  DType dtype;
+  Device device;
+
+  static Modes now();
+  bool operator==(const Modes& other) const;
+};
+
+// A tensor's class and geometry; everything of it that a stream depends on, but for its data.
+// attributes: users gave it some.
+struct TensorGuard {
+  PyTypeObject* type;  // owned by `Explanation::references`
+  int64_t offset, bytes;
+  DType dtype;
+  Device device;
+  uint8_t ndim, flags;
+  bool requires_grad, attributes;
+  std::vector<int64_t> dims;
+
+  static TensorGuard of(const Tensor* t);
+  bool holds(const Tensor* t) const;
+};
+
+struct DictItem {
+  PyObject* key;    // borrowed from `references`, like all objects of guards
+  PyObject* value;  // null: there is none
+};
+struct DictGuard {
+  PyObject* dict;
+  uint64_t version;
+  bool complete;  // all its items, in order
+  std::vector<DictItem> items;
+};
+struct TypeGuard {
+  PyTypeObject* type;
+  uint32_t version;
+  bool strict;  // no other version will do
+  std::vector<DictItem> items;
+  PyObject* bases;  // its method resolution order
+  PyObject* title;  // its name, which changes without a new version; null: it is not read
+};
+struct ObjectGuard {
+  PyObject* object;
+  PyTypeObject* type;
+  PyObject** slot;  // of its dict; null: it is not read
+  PyObject* dict;
+};
+struct FunctionGuard {
+  PyFunctionObject* function;
+  PyObject *code, *defaults, *named;
+};
+struct CellGuard {
+  PyObject *cell, *value;
+};
+struct ListGuard {
+  PyObject* list;
+  PyObject* items;  // a tuple
+};
+
+// The state outside of a call's arguments.
+class Guards {
+ public:
+  // `parts`: the lists that capture/frame/evidence.py describes. False + exception.
+  bool read(PyObject* parts);
+  bool hold();  // may note that another version of a dict or type says the same
+  Ref<> references;
+
+ private:
+  bool read_dicts(PyObject* list);
+  bool read_types(PyObject* list);
+  bool read_objects(PyObject* list);
+  bool read_others(PyObject* functions, PyObject* cells, PyObject* lists);
+  bool read_operators(PyObject* list);
+  std::vector<ObjectGuard> objects_;
+  std::vector<DictGuard> dicts_;
+  std::vector<TypeGuard> types_;
+  std::vector<FunctionGuard> functions_;
+  std::vector<CellGuard> cells_;
+  std::vector<ListGuard> lists_;
+  std::vector<Op*> operators_;  // none of them has a gate
+};
+
+constexpr int kMaxArgumentTensors = 32;
+
+// The shape of a call's arguments, depth first.
+struct PatternItem {
+  enum Kind : uint8_t { Tensor, Same, Weak, Equal, Tuple, List, Dict } kind;
+  Py_ssize_t count;  // of a container's items; Tensor: its number
+  Ref<> object;      // Same, Equal: it; Weak: a reference to it; Dict: its keys; Tensor: unused
+};
+struct Arguments {
+  PyObject* const* values;
+  Py_ssize_t positional;
+  PyObject* names;  // a tuple or null
+  Py_ssize_t count() const { return positional + (names ? PyTuple_GET_SIZE(names) : 0); }
+};
+class Pattern {
+ public:
+  bool read(const Arguments& arguments);  // false: there are too many tensors
+  // tensors: room for kMaxArgumentTensors; filled with borrowed references.
+  bool matches(const Arguments& arguments, Tensor** tensors) const;
+  bool dead() const;  // some object that it names is gone
+  int visit(visitproc visit, void* arg) const;
+  const std::vector<Tensor*>& tensors() const { return tensors_; }  // while it is built
+  void forget_tensors() { tensors_.clear(); }
+
+ private:
+  bool read_value(PyObject* value);
+  bool read_container(PatternItem::Kind kind, PyObject* const* items, Py_ssize_t count);
+  bool read_dict(PyObject* value);
+  bool matches_value(PyObject* value, size_t* at, Tensor** tensors) const;
+  bool matches_dict(PyObject* value, size_t* at, Tensor** tensors) const;
+  std::vector<PatternItem> items_;
+  std::vector<Tensor*> tensors_;
+  std::vector<TensorGuard> guards_;
+  std::vector<int32_t> firsts_;  // per tensor: the first one that is the same object
+  Py_ssize_t positional_ = 0;
+  Ref<> names_;
+};
+// A number of a call's arguments; calls with equal patterns have equal ones.
+uint64_t signature_of(const Arguments& arguments);
+// Whether two values are the same to a guard: identical, or equal numbers or texts of one type.
+bool same_value(PyObject* a, PyObject* b);
+
+// An index whose elements are looked at: a view of an input.
+struct IndexGuard {
+  int32_t source;
+  int ndim;
+  std::vector<int64_t> dims;
+  int64_t offset, numel;
+  IndexRange range;
+};
+
+// A result that is a view of an output.
+struct ViewSpec {
+  Py_ssize_t output;
+  DType dtype;
+  int ndim;
+  std::vector<int64_t> dims;
+  int64_t offset;
+  bool marked;  // autograd knows that it is one
+};
+
+// How a result is built, depth first.
+struct RecipeItem {
+  enum Kind : uint8_t { Output, View, Argument, Constant, Object, Tuple, List, Dict } kind;
+  Py_ssize_t index;  // of a tensor or view; containers: how many items follow
+  Ref<> object;      // Object: it; Dict: its keys
+};
+
+struct Explanation {
+  int64_t references = 1;
+  Modes modes;
+  Guards guards;
+  Pattern pattern;
+  int64_t changes;  // record_changes() when it was explained
+  Ref<Instance> instance;
+  std::vector<int32_t> sources;  // per tensor of the plan: of an argument, or ~ of a constant
+  std::vector<Ref<Tensor>> constants;
+  std::vector<TensorGuard> constant_guards;
+  std::vector<Scalar> scalars;
+  std::vector<uint8_t> scalar_is_float;
+  std::vector<PyObject*> generators;  // None each: the default one
+  std::vector<IndexGuard> indices;
+  std::vector<RecipeItem> recipe;
+  std::vector<ViewSpec> views;
+  Ref<> text;  // its guards as lines
+
+  bool holds(const Arguments& arguments, Tensor** tensors);
+  Tensor* input(int32_t source, Tensor** tensors) const {
+    return source >= 0 ? tensors[source] : constants[static_cast<size_t>(~source)].get();
+  }
+  PyObject* run(Tensor** tensors);  // new reference; null + exception
+};
+template <>
+struct Counting<Explanation> {
+  static void add(Explanation* x) { ++x->references; }
+  static void drop(Explanation* x) {
+    if (--x->references == 0) delete x;
+  }
+};
+
+// learn.cpp: what the active dry run recorded, as the explanation of a call. Null + exception,
+// whose text says why there is none.
+Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, PyObject* guards);
+
+bool init_frame(PyObject* module);
+
+}  // namespace fb

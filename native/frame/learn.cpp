@@ -1,0 +1,265 @@
+// From a dry run to an explanation: the plan of its stream, the sources of that plan's tensors and
+// the recipe of the result.
+//
+// The stream must be one that tier 1 ran before: the recorder finds its Instance under the same
+// key, or there is no explanation. So a mistake of the dry run cannot give another program.
+#include <unordered_map>
+#include <unordered_set>
+
+#include "frame/frame.h"
+
+namespace fb {
+
+namespace {
+
+std::nullptr_t refuse(const char* why) {
+  if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, why);
+  return nullptr;
+}
+
+bool has_items(PyObject* dict) { return dict && PyDict_GET_SIZE(dict) > 0; }
+
+class Builder {
+ public:
+  Builder(Explanation* explanation, const Recorder* recorder)
+      : x_(explanation), r_(recorder), live_(record_live(recorder)) {
+    reached_.resize(live_.size(), false);
+    const std::vector<Tensor*>& tensors = x_->pattern.tensors();
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      sources_.emplace(tensors[i], static_cast<int32_t>(i));
+    }
+  }
+
+  // Tensors that guards lead to.
+  bool add_constants(PyObject* tuple) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+      Tensor* t = tensor_of(PyTuple_GET_ITEM(tuple, i));
+      if (!sources_.emplace(t, ~static_cast<int32_t>(x_->constants.size())).second) {
+        return refuse("an argument is also reached otherwise") != nullptr;
+      }
+      x_->constants.push_back(share(t));
+      x_->constant_guards.push_back(TensorGuard::of(t));
+    }
+    return true;
+  }
+
+  bool find_program() {
+    if (r_->refused) return refuse("it needs a value, or memory of others") != nullptr;
+    if (!r_->copies.empty() || r_->written || r_->lasting || !r_->taped.empty()) {
+      return refuse("it reads or writes memory of others, or needs gradients") != nullptr;
+    }
+    for (Tensor* t : r_->externals) {
+      const auto source = sources_.find(t);
+      if (source == sources_.end())
+        return refuse("a tensor comes from no argument or guard") != nullptr;
+      x_->sources.push_back(source->second);
+    }
+    for (const Record& record : r_->records) {
+      x_->scalars.insert(x_->scalars.end(), record.scalars.begin(), record.scalars.end());
+      x_->scalar_is_float.insert(x_->scalar_is_float.end(), record.scalar_is_float.begin(),
+                                 record.scalar_is_float.end());
+      for (PyObject* object : record.objects) {
+        if (object && object != Py_None) return refuse("it has a generator of its own") != nullptr;
+        x_->generators.push_back(Py_None);
+      }
+    }
+    if (r_->records.empty()) return live_.empty();
+    x_->instance = steal(record_lookup(r_, live_));
+    if (!x_->instance) return refuse("another program was recorded") != nullptr;
+    return fits(x_->instance->plan);
+  }
+
+  // Indices are right in every call, or are looked at.
+  bool read_indices() {
+    for (const LookedAt& looked : r_->looked) {
+      const int32_t id = r_->records[looked.record].operands[looked.slot];
+      int32_t root = id;
+      while (r_->values[root].kind == Value::Alias) root = r_->values[root].source;
+      if (r_->values[root].kind == Value::External) {
+        add_index(looked, id, root);
+      } else if (!reads_no_input(root)) {
+        return refuse("an index is computed of data") != nullptr;
+      }
+    }
+    return true;
+  }
+
+  // Reads the result. `fresh`: what may be rebuilt: containers.
+  bool read_result(PyObject* value) {
+    if (is_tensor(value)) return read_tensor(tensor_of(value));
+    if (PyTuple_CheckExact(value)) return read_items(RecipeItem::Tuple, value);
+    if (PyList_CheckExact(value)) return read_items(RecipeItem::List, value);
+    if (PyDict_CheckExact(value)) return read_dict(value);
+    x_->recipe.push_back({RecipeItem::Object, 0, share(value)});
+    return true;
+  }
+  bool complete() const {
+    return std::find(reached_.begin(), reached_.end(), false) == reached_.end();
+  }
+
+ private:
+  void add_index(const LookedAt& looked, int32_t id, int32_t root) {
+    const Value& v = r_->values[id];
+    const auto ndim = static_cast<int>(v.geometry.size() / 2);
+    int64_t numel = 1;
+    for (int i = 0; i < ndim; ++i) numel *= v.geometry[static_cast<size_t>(i)];
+    x_->indices.push_back({x_->sources[static_cast<size_t>(r_->values[root].source)],
+                           ndim,
+                           {v.geometry.begin(), v.geometry.end()},
+                           v.offset,
+                           numel,
+                           looked.range});
+  }
+
+  // Whether a value is the same in every run: no tensor from outside is read for it, nothing drawn.
+  bool reads_no_input(int32_t id) const {
+    const Value& v = r_->values[id];
+    if (v.kind == Value::Alias) return reads_no_input(v.source);
+    if (v.kind != Value::New || r_->states[v.state].written) return false;
+    for (const Record& record : r_->records) {
+      if (std::find(record.results.begin(), record.results.end(), id) == record.results.end()) {
+        continue;
+      }
+      return record.objects.empty() &&
+             std::all_of(record.operands.begin(), record.operands.end(),
+                         [&](int32_t operand) { return operand < 0 || reads_no_input(operand); });
+    }
+    return false;
+  }
+
+  bool fits(const Plan* plan) {
+    if (plan->elsewhere || plan->outputs.size() != live_.size()) {
+      return refuse("its program has other results") != nullptr;
+    }
+    for (const OutputSpec& output : plan->outputs) {
+      if (output.kind != OutputSpec::New) return refuse("its program gives views") != nullptr;
+    }
+    return plan->tensors == static_cast<int32_t>(x_->sources.size()) &&
+           plan->numbers == static_cast<int32_t>(x_->scalars.size()) &&
+           plan->generators == static_cast<int32_t>(x_->generators.size());
+  }
+
+  // A tensor of the dry run that has nothing but its elements and, perhaps, a base.
+  bool plain(const Tensor* t) const {
+    const auto* object = reinterpret_cast<const PyObject*>(t);
+    return Py_TYPE(object) == TensorType && !has_items(t->dict) && !t->weakrefs && !t->count &&
+           (t->flags & kLazy) == 0 && t->record_epoch == r_->epoch && t->value_id >= 0 &&
+           ((t->flags & kInference) != 0) == x_->modes.grad.inference;
+  }
+
+  // The output that holds a value; -1: none does.
+  Py_ssize_t output_of(int32_t value) const {
+    while (r_->values[value].kind == Value::Alias &&
+           std::find(live_.begin(), live_.end(), value) == live_.end()) {
+      value = r_->values[value].source;
+    }
+    const auto at = std::find(live_.begin(), live_.end(), value);
+    return at == live_.end() ? -1 : at - live_.begin();
+  }
+
+  // Whether autograd sees a view as `tape_mark_view` leaves it.
+  bool plain_view(const Tensor* t, Py_ssize_t output) const {
+    const Autograd* a = t->autograd;
+    if (!a) return true;
+    const Tensor* base = a->base;
+    const bool bits = base && t->dtype != base->dtype && t->ndim == base->ndim;
+    const auto creation = bits ? ViewCreation::Bits : ViewCreation::Default;
+    return base && !a->grad && !a->node && !a->requires_grad && !a->retains_grad && !a->hooks &&
+           !a->post_accumulate_hooks && plain(base) && !base->autograd &&
+           base->value_id == live_[static_cast<size_t>(output)] &&
+           a->view_creation == static_cast<uint8_t>(creation);
+  }
+
+  bool read_tensor(Tensor* t) {
+    const auto source = sources_.find(t);
+    if (source != sources_.end()) {
+      const int32_t index = source->second;
+      const auto kind = index < 0 ? RecipeItem::Constant : RecipeItem::Argument;
+      x_->recipe.push_back({kind, index < 0 ? ~index : index, {}});
+      return true;
+    }
+    const Py_ssize_t output = plain(t) ? output_of(t->value_id) : -1;
+    if (output < 0) return refuse("a result is not one of its operators") != nullptr;
+    reached_[static_cast<size_t>(output)] = true;
+    if (t->value_id != live_[static_cast<size_t>(output)]) return read_view(t, output);
+    if (t->autograd || outputs_.emplace(output, t).first->second != t) {
+      return refuse("two results share memory") != nullptr;
+    }
+    x_->recipe.push_back({RecipeItem::Output, output, {}});
+    return true;
+  }
+
+  bool read_view(Tensor* t, Py_ssize_t output) {
+    if (!plain_view(t, output) || !views_.insert(t).second) {
+      return refuse("a result is a view of a kind that is not built again") != nullptr;
+    }
+    x_->recipe.push_back({RecipeItem::View, static_cast<Py_ssize_t>(x_->views.size()), {}});
+    x_->views.push_back({output,
+                         t->dtype,
+                         t->ndim,
+                         {t->dims, t->dims + 2 * t->ndim},
+                         t->offset,
+                         t->autograd != nullptr});
+    return true;
+  }
+
+  bool read_items(RecipeItem::Kind kind, PyObject* value) {
+    const Py_ssize_t count = PySequence_Fast_GET_SIZE(value);
+    x_->recipe.push_back({kind, count, {}});
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      if (!read_result(PySequence_Fast_ITEMS(value)[i])) return false;
+    }
+    return true;
+  }
+
+  bool read_dict(PyObject* value) {
+    PyObject *key, *entry;
+    x_->recipe.push_back(
+        {RecipeItem::Dict, PyDict_GET_SIZE(value), steal(PySequence_Tuple(value))});
+    if (!x_->recipe.back().object) return false;
+    for (Py_ssize_t place = 0; PyDict_Next(value, &place, &key, &entry);) {
+      if (!read_result(entry)) return false;
+    }
+    return true;
+  }
+
+  Explanation* x_;
+  const Recorder* r_;
+  std::vector<int32_t> live_;
+  std::unordered_map<const Tensor*, int32_t> sources_;
+  std::unordered_map<Py_ssize_t, const Tensor*> outputs_;
+  std::unordered_set<const Tensor*> views_;
+  std::vector<bool> reached_;
+};
+
+}  // namespace
+
+Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, PyObject* guards) {
+  PyObject *parts, *constants, *text;
+  if (!PyArg_ParseTuple(guards, "O!O!O!", &PyTuple_Type, &parts, &PyTuple_Type, &constants,
+                        &PyList_Type, &text)) {
+    return {};
+  }
+  auto explanation = steal(new Explanation());
+  Explanation* x = explanation.get();
+  x->modes = Modes::now();
+  x->changes = record_changes();
+  x->text = share(text);
+  if (x->modes.interceptors || x->modes.functions_disabled || x->modes.dry) {
+    refuse("a mode sees its operators");
+    return {};
+  }
+  if (!x->pattern.read(arguments)) {
+    refuse("it has too many arguments");
+    return {};
+  }
+  Builder builder(x, active_recorder);
+  const bool fine = x->guards.read(parts) && builder.add_constants(constants) &&
+                    builder.find_program() && builder.read_indices() &&
+                    builder.read_result(result) && builder.complete();
+  x->pattern.forget_tensors();
+  if (!fine) refuse("a value outlives it that is no result");
+  return fine ? explanation : Ref<Explanation>();
+}
+
+}  // namespace fb

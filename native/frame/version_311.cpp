@@ -1,0 +1,31 @@
+// CPython 3.11: dicts and types have version tags.
+#include "frame/version.h"
+#include "ref.h"
+
+namespace fb {
+
+#if PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030c0000
+
+uint64_t dict_version(PyObject* dict) {
+  return reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
+}
+
+uint32_t type_version(PyTypeObject* type) {
+  return PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG) ? type->tp_version_tag : 0;
+}
+
+PyObject* type_lookup(PyTypeObject* type, PyObject* name) { return _PyType_Lookup(type, name); }
+
+PyObject** dict_slot(PyObject* object) {
+  PyObject** slot = _PyObject_GetDictPtr(object);
+  if (slot && !*slot) {
+    if (!steal(PyObject_GenericGetDict(object, nullptr))) PyErr_Clear();
+  }
+  return slot && *slot ? slot : nullptr;
+}
+
+bool python_traced() { return PyThreadState_Get()->cframe->use_tracing != 0; }
+
+#endif
+
+}  // namespace fb
