@@ -101,12 +101,21 @@ class _Watch(threading.local):
 
 _watch = _Watch()
 _counters: list[Callable[[Flush], None]] = []  # of all threads, for ever
+_active: list[_Listening] = []  # of all threads
 
 
 def count_flushes(listener: Callable[[Flush], None]) -> None:
-    """Calls `listener` at every flush of every thread from now on."""
+    """Calls `listener` at every flush of every thread from now on.
+
+    Calls that run without their Python have none.
+    """
     _counters.append(listener)
-    _core.set_flush_observer(_on_flush)
+    _observe()
+
+
+def _observe() -> None:
+    watched = bool(_active) or debug.level() > 0
+    _core.set_flush_observer(_on_flush if watched or _counters else None, watched)
 
 
 def _user_line() -> str:
@@ -139,13 +148,14 @@ class _Listening:
         self._listener = listener
 
     def __enter__(self) -> None:
-        _core.set_flush_observer(_on_flush)
+        _active.append(self)
         _watch.listeners.append(self._listener)
+        _observe()
 
     def __exit__(self, *exception: object) -> None:
         _watch.listeners.remove(self._listener)
-        if not _watch.listeners and not _counters and not debug.level():
-            _core.set_flush_observer(None)
+        _active.remove(self)
+        _observe()
 
 
 def _require(setting: str, event: Flush) -> None:
@@ -254,8 +264,7 @@ def _begin_tuned() -> None:
 
 def _wrap(function: Callable[..., Any], fullgraph: bool, tuned: bool) -> Callable[..., Any]:
     begin, end = _begin_tuned if tuned else _core.record_begin, _core.record_end
-    if debug.level():
-        _core.set_flush_observer(_on_flush)
+    _observe()
 
     @functools.wraps(function)
     def compiled(*args: Any, **kwargs: Any) -> Any:

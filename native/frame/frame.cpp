@@ -13,6 +13,7 @@
 #include "call/op_internal.h"
 #include "record/record.h"
 #include "runtime/profile.h"
+#include "tape/tape.h"
 
 namespace fb {
 
@@ -43,8 +44,13 @@ struct Compiled {
 };
 Compiled* as_compiled(PyObject* o) { return reinterpret_cast<Compiled*>(o); }
 
-bool may_learn() { return skipping && !active_recorder && !interceptors && !python_traced(); }
-bool may_skip() { return skipping && !active_recorder && !record_observed() && !python_traced(); }
+// A dry run records gradients' nodes: hooks of saved tensors would see what these save.
+bool may_learn() {
+  SavedHooks hooks;
+  return skipping && !active_recorder && !interceptors && !python_traced() &&
+         !saved_hooks_active(&hooks);
+}
+bool may_skip() { return skipping && !active_recorder && !record_watched() && !python_traced(); }
 
 PyObject* run_explained(Compiled* self, const Arguments& arguments) {
   Tensor* tensors[kMaxArgumentTensors];

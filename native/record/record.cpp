@@ -35,6 +35,7 @@ constexpr size_t kMaxInClass = 64;  // sizes that vary where they are constants
 
 PyObject* stream_compiler = nullptr;  // (description) -> Plan | None (run record by record)
 PyObject* flush_observer = nullptr;   // (reason, records, was_known) -> None, may raise
+bool flush_watched = false;           // no flush may be left out
 
 PlanCache& streams = *new PlanCache({kMaxStreams, kMaxStreams, kMaxInClass});
 int64_t stream_hits = 0, stream_class_hits = 0, stream_builds = 0, stream_flushes = 0;
@@ -43,7 +44,7 @@ uint32_t next_epoch = 1;
 
 }  // namespace
 
-bool record_observed() { return flush_observer != nullptr; }
+bool record_watched() { return flush_watched; }
 int64_t record_builds() { return stream_builds; }
 int64_t record_changes() { return stream_changes; }
 
@@ -672,7 +673,11 @@ PyObject* set_stream_compiler(PyObject*, PyObject* callable) {
   Py_RETURN_NONE;
 }
 
-PyObject* set_flush_observer(PyObject*, PyObject* callable) {
+PyObject* set_flush_observer(PyObject*, PyObject* args) {
+  PyObject* callable;
+  int watched;
+  if (!PyArg_ParseTuple(args, "Op", &callable, &watched)) return nullptr;
+  flush_watched = watched != 0;
   assign(flush_observer, share(callable == Py_None ? nullptr : callable));
   Py_RETURN_NONE;
 }
@@ -713,7 +718,9 @@ PyMethodDef methods[] = {
     {"record_resume", record_resume, METH_O, "Undoes record_suspend."},
     {"is_recording", is_recording, METH_NOARGS, "Whether op calls are recorded in this thread."},
     {"set_stream_compiler", set_stream_compiler, METH_O, "Sets the builder of stream plans."},
-    {"set_flush_observer", set_flush_observer, METH_O, "Sets the callback of flushes."},
+    {"set_flush_observer", set_flush_observer, METH_VARARGS,
+     "set_flush_observer(callable, watched): sets the callback of flushes; watched: compiled "
+     "functions record every call, so that it sees all."},
     {"stream_stats", stream_stats, METH_NOARGS, "Counters of recorded streams."},
     {"set_stream_limit", set_stream_limit, METH_O, "How many streams are known at a time."},
     {"stream_clear", stream_clear, METH_NOARGS, "Forgets all streams."},

@@ -204,7 +204,7 @@ Instance* record_lookup(const Recorder* r, const std::vector<int32_t>& live);
 // Begins a dry run, whose calls are appended and never run; ends it, and forgets what it recorded.
 void record_learn();
 void record_forget_learnt();
-bool record_observed();    // every flush has an observer
+bool record_watched();     // somebody counts on every flush
 int64_t record_builds();   // streams compiled so far
 int64_t record_changes();  // how often all streams were forgotten
 

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from flambeau.capture.frame import native_calls as native
-from flambeau.capture.frame.evidence import MISSING, Unexplained, is_key
-from flambeau.capture.frame.machine import Machine, Raised
+from flambeau.capture.frame.evidence import MISSING, Raised, Unexplained, is_key
+from flambeau.capture.frame.machine import Machine
 from flambeau.ir.lock import importing
 
 _NULL = object()

@@ -25,6 +25,18 @@ class Unexplained(BaseException):
     """
 
 
+class Raised(Exception):  # noqa: N818 - it carries an error, and is none
+    """The interpreted program raised.
+
+    Attributes:
+        error: its exception.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(repr(error))
+        self.error = error
+
+
 class Evidence:
     """The notes of one dry run.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau import _core
-from flambeau.capture.frame.evidence import Evidence, Unexplained, argument_lines
-from flambeau.capture.frame.machine import Machine, Raised
+from flambeau.capture.frame.evidence import Evidence, Raised, Unexplained, argument_lines
+from flambeau.capture.frame.machine import Machine
 from flambeau.compiler import debug
 
 

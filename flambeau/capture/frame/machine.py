@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 from flambeau import _core
 from flambeau._core import Tensor
 from flambeau.capture.frame import native_calls as native
-from flambeau.capture.frame.evidence import MISSING, Evidence, Unexplained, is_key
+from flambeau.capture.frame.evidence import MISSING, Evidence, Raised, Unexplained, is_key
+from flambeau.ir.lock import late
 
 Value = TypeVar("Value")
 
@@ -31,18 +32,6 @@ _NATIVE: tuple[Any, ...] = (  # functions and methods of native code
     types.WrapperDescriptorType,
 )
 _CALLED: tuple[Any, ...] = (_core.Op, _core.shield, types.FunctionType)
-
-
-class Raised(Exception):  # noqa: N818 - it carries an error, and is none
-    """The interpreted program raised.
-
-    Attributes:
-        error: its exception.
-    """
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__(repr(error))
-        self.error = error
 
 
 class Machine:
@@ -520,9 +509,7 @@ class Generator:
 
 def bytecode() -> Any:
     """The module for this version of CPython."""
-    from flambeau.capture.frame import bytecode_311
-
-    return bytecode_311
+    return late("flambeau.capture.frame.bytecode_311")
 
 
 def bind(

@@ -16,7 +16,7 @@ from typing import Any
 
 from flambeau import _core
 from flambeau._core import Tensor
-from flambeau.capture.frame.evidence import MISSING, Unexplained, is_key
+from flambeau.capture.frame.evidence import MISSING, Raised, Unexplained, is_key
 from flambeau.ir.lock import importing
 from flambeau.nn.parameter import Parameter
 
@@ -277,8 +277,6 @@ def _issubclass(machine: Any, kind: Any, kinds: Any) -> bool:
 
 
 def _getattr(machine: Any, value: Any, name: Any, *default: Any) -> Any:
-    from flambeau.capture.frame.machine import Raised
-
     if type(name) is not str:
         raise Unexplained("getattr of no string")
     try:
@@ -320,8 +318,6 @@ def _iter(machine: Any, value: Any) -> Any:
 
 
 def _next(machine: Any, iterator: Any, *default: Any) -> Any:
-    from flambeau.capture.frame.machine import Raised
-
     try:
         return next(machine.iterate(iterator), *default)
     except StopIteration as error:
