@@ -524,7 +524,7 @@ def test_objects_are_not_owned_by_their_explanations() -> None:
         model = Model()
         for _ in range(CALLS):
             model(torch.ones(2, 4))
-        assert Model.forward.hits > 0
+        assert Model.forward._hits > 0
         reference = weakref.ref(model)
         del model
         gc.collect()
@@ -614,7 +614,7 @@ def test_readable_guards() -> None:
     module = Scale()
     with torch.no_grad():
         compiled = explained(module.__call__, torch.ones(4))
-    text = "\n".join(compiled.explanations[0])
+    text = "\n".join(compiled._explanations[0])
     assert "['factor'] == 2" in text
     assert "['training'] == False" in text
     assert "args[0] is a Tensor([4], strides [1], torch.float32, requires_grad=False)" in text
