@@ -13,6 +13,7 @@
 #include "call/op_internal.h"
 #include "record/record.h"
 #include "runtime/profile.h"
+#include "tape/tape.h"
 
 namespace fb {
 
@@ -43,7 +44,12 @@ struct Compiled {
 };
 Compiled* as_compiled(PyObject* o) { return reinterpret_cast<Compiled*>(o); }
 
-bool may_learn() { return skipping && !active_recorder && !interceptors && !python_traced(); }
+// A dry run makes nodes of autograd, which hooks and anomaly mode would see.
+bool may_learn() {
+  SavedHooks hooks;
+  return skipping && !active_recorder && !interceptors && !saved_hooks_active(&hooks) &&
+         !anomaly_recorder && !python_traced();
+}
 bool may_skip() { return skipping && !active_recorder && !record_observed() && !python_traced(); }
 
 PyObject* run_explained(Compiled* self, const Arguments& arguments) {
@@ -278,8 +284,10 @@ PyType_Spec compiled_spec = {"flambeau._core.CompiledFunction", sizeof(Compiled)
                              compiled_slots};
 
 PyObject* record_learn_now(PyObject*, PyObject*) {
-  if (active_recorder) {
-    PyErr_SetString(PyExc_RuntimeError, "[compile] a dry run cannot begin inside of a region");
+  if (!may_learn()) {
+    PyErr_SetString(PyExc_RuntimeError,
+                    "[compile] a dry run would be seen: by a region, a mode, hooks of saved "
+                    "tensors, anomaly mode or a tracer of Python");
     return nullptr;
   }
   record_learn();

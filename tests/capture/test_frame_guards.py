@@ -23,6 +23,8 @@ from flambeau import nn
 from flambeau.capture.frame.evidence import Evidence
 from tests.capture.frames import CALLS, explained, same, skips
 
+pytestmark = pytest.mark.usefixtures("unobserved")
+
 OBJECTS, DICTS, TYPES, FUNCTIONS, CELLS, LISTS = range(6)  # parts of the evidence
 FACTOR: Any = 2
 BIAS = torch.ones(4)
@@ -343,6 +345,23 @@ def test_identical_arguments() -> None:
     result, skipped = skips(compiled, x, x)
     assert not skipped
     assert result[1] is True
+
+
+def test_names_of_arguments() -> None:
+    compiled = explained(lambda **named: (named["a"] - named["b"], list(named)), a=BIAS, b=BIAS)
+    result, skipped = skips(compiled, b=BIAS, a=BIAS)
+    assert not skipped
+    assert result[1] == ["b", "a"]
+
+
+def test_hooks_of_saved_tensors_see_no_dry_run() -> None:
+    compiled, packed = torch.compile(lambda x: (x * x).sum()), []
+    with torch.autograd.graph.saved_tensors_hooks(packed.append, lambda value: value):
+        for _ in range(2 * CALLS):
+            compiled(torch.ones(2))
+            count = len(packed)
+            compiled(torch.ones(2, requires_grad=True))
+            assert len(packed) - count in (1, 2)
 
 
 def test_positions_and_names_of_arguments() -> None:

@@ -21,7 +21,10 @@ def learn(compiled: Any, tuned: bool, args: tuple[Any, ...], kwargs: dict[str, A
     Returns:
         None, or why there is no explanation.
     """
-    mode = _core.record_learn()
+    try:
+        mode = _core.record_learn()
+    except RuntimeError as error:
+        return _text(error)
     try:
         if tuned:
             _core.record_tune()
