@@ -482,7 +482,7 @@ def _add_guards(explanation: Explanation, function: Any, args: Any, kwargs: Any)
 
     trial = _core.CompiledFunction(function, function, None)
     explanation.recorded = learn(trial, False, args, kwargs)
-    explanation.guards = [line for lines in trial.explanations for line in lines]
+    explanation.guards = [line for lines in trial._explanations for line in lines]
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:

@@ -44,11 +44,11 @@ struct Compiled {
 };
 Compiled* as_compiled(PyObject* o) { return reinterpret_cast<Compiled*>(o); }
 
-// A dry run records gradients' nodes: hooks of saved tensors would see what these save.
+// A dry run makes nodes of autograd, which hooks and anomaly mode would see.
 bool may_learn() {
   SavedHooks hooks;
-  return skipping && !active_recorder && !interceptors && !python_traced() &&
-         !saved_hooks_active(&hooks);
+  return skipping && !active_recorder && !interceptors && !saved_hooks_active(&hooks) &&
+         !anomaly_recorder && !python_traced();
 }
 bool may_skip() { return skipping && !active_recorder && !record_watched() && !python_traced(); }
 
@@ -247,20 +247,20 @@ PyObject* compiled_hits(PyObject* object, void*) {
 
 PyMethodDef compiled_methods[] = {
     {"__reduce__", compiled_reduce, METH_NOARGS, nullptr},
-    {"explain", compiled_explain, METH_VARARGS,
-     "explain(args, kwargs, result, guards): adds the explanation of a call, which the active dry "
+    {"_explain", compiled_explain, METH_VARARGS,
+     "_explain(args, kwargs, result, guards): adds the explanation of a call, which the active dry "
      "run recorded."},
-    {"forget", compiled_forget, METH_NOARGS, "Drops all explanations."},
+    {"_forget", compiled_forget, METH_NOARGS, "Drops all explanations."},
     {nullptr, nullptr, 0, nullptr}};
 PyGetSetDef compiled_attributes[] = {
-    {"explanations", compiled_guards, nullptr, "The guards of each explanation, as lines.",
+    {"_explanations", compiled_guards, nullptr, "The guards of each explanation, as lines.",
      nullptr},
-    {"hits", compiled_hits, nullptr, "How many calls ran without Python.", nullptr},
+    {"_hits", compiled_hits, nullptr, "How many calls ran without Python.", nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMemberDef compiled_members[] = {
-    {"function", T_OBJECT, offsetof(Compiled, function), READONLY, "The user's function."},
-    {"reason", T_OBJECT, offsetof(Compiled, reason), READONLY,
+    {"_function", T_OBJECT, offsetof(Compiled, function), READONLY, "The user's function."},
+    {"_reason", T_OBJECT, offsetof(Compiled, reason), READONLY,
      "Why the last dry run gave no explanation, or None."},
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Compiled, vectorcall), READONLY, nullptr},
     {"__dictoffset__", T_PYSSIZET, offsetof(Compiled, dict), READONLY, nullptr},
@@ -284,8 +284,10 @@ PyType_Spec compiled_spec = {"flambeau._core.CompiledFunction", sizeof(Compiled)
                              compiled_slots};
 
 PyObject* record_learn_now(PyObject*, PyObject*) {
-  if (active_recorder) {
-    PyErr_SetString(PyExc_RuntimeError, "[compile] a dry run cannot begin inside of a region");
+  if (!may_learn()) {
+    PyErr_SetString(PyExc_RuntimeError,
+                    "[compile] a dry run would be seen: by a region, a mode, hooks of saved "
+                    "tensors, anomaly mode or a tracer of Python");
     return nullptr;
   }
   record_learn();
@@ -429,6 +431,7 @@ PyObject* Explanation::run(Tensor** tensors) {
             static_cast<int32_t>(generators.size())};
   const ProfileScope scope(EventKind::Region, held->plan->name.c_str());
   if (!plan_run(held.get(), call, outputs)) return nullptr;
+  for (size_t k = 0; k < count; ++k) tensor_of(outputs[k])->storage->version = versions[k];
   PyObject* result = build(*this, &at, tensors, outputs);
   for (size_t k = 0; k < count; ++k) drop(outputs[k]);
   return result;

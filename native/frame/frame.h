@@ -182,7 +182,8 @@ struct Explanation {
   std::vector<IndexGuard> indices;
   std::vector<RecipeItem> recipe;
   std::vector<ViewSpec> views;
-  Ref<> text;  // its guards as lines
+  std::vector<uint32_t> versions;  // of the outputs' memory, which calls wrote in place
+  Ref<> text;                      // its guards as lines
 
   bool holds(const Arguments& arguments, Tensor** tensors);
   Tensor* input(int32_t source, Tensor** tensors) const {

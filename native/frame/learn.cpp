@@ -24,6 +24,7 @@ class Builder {
   Builder(Explanation* explanation, const Recorder* recorder)
       : x_(explanation), r_(recorder), live_(record_live(recorder)) {
     reached_.resize(live_.size(), false);
+    x_->versions.resize(live_.size(), 0);
     const std::vector<Tensor*>& tensors = x_->pattern.tensors();
     for (size_t i = 0; i < tensors.size(); ++i) {
       sources_.emplace(tensors[i], static_cast<int32_t>(i));
@@ -181,6 +182,7 @@ class Builder {
     const Py_ssize_t output = plain(t) ? output_of(t->value_id) : -1;
     if (output < 0) return refuse("a result is not one of its operators") != nullptr;
     reached_[static_cast<size_t>(output)] = true;
+    x_->versions[static_cast<size_t>(output)] = t->storage->version;
     if (t->value_id != live_[static_cast<size_t>(output)]) return read_view(t, output);
     if (t->autograd || outputs_.emplace(output, t).first->second != t) {
       return refuse("two results share memory") != nullptr;

@@ -21,16 +21,16 @@ def compiled_by_calls(function: Callable[..., Any], *args: Any, **kwargs: Any) -
 def explained(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """As `compiled_by_calls`, for a function whose calls run without Python by then."""
     compiled = compiled_by_calls(function, *args, **kwargs)
-    assert compiled.explanations, compiled.reason
-    assert compiled.hits > 0
+    assert compiled._explanations, compiled._reason
+    assert compiled._hits > 0
     return compiled
 
 
 def skips(compiled: Any, *args: Any, **kwargs: Any) -> tuple[Any, bool]:
     """The result of a call, and whether Python was skipped."""
-    before = compiled.hits
+    before = compiled._hits
     result = compiled(*args, **kwargs)
-    return result, compiled.hits > before
+    return result, compiled._hits > before
 
 
 def same(a: Any, b: Any) -> bool:

@@ -17,6 +17,8 @@ import flambeau.nn.functional as F  # noqa: N812
 from flambeau import nn
 from tests.capture.frames import CALLS, compiled_by_calls, explained, same, skips
 
+pytestmark = pytest.mark.usefixtures("unobserved")
+
 SCALE = 3
 TABLE = {"scale": 2.0, "shift": 1}
 LOG: list[Any] = []
@@ -214,8 +216,8 @@ def test_explained_calls_give_the_function_s_results(name: str) -> None:
         expected = function(*args, **kwargs)
         compiled = torch.compile(function.__call__ if isinstance(function, nn.Module) else function)
         results = [compiled(*args, **kwargs) for _ in range(CALLS)]
-        assert compiled.explanations, compiled.reason
-        assert compiled.hits > 0
+        assert compiled._explanations, compiled._reason
+        assert compiled._hits > 0
         assert all(same(result, expected) for result in results)
 
 
@@ -289,6 +291,13 @@ def test_views_are_views_of_one_result(enabled: bool) -> None:
     assert results[3]._base is results[4]._base
 
 
+def test_versions_count_what_was_written_in_place() -> None:
+    x = torch.ones(4)
+    result, skipped = skips(explained(_in_place, x), x)
+    assert skipped
+    assert result._version == _in_place(x)._version == 2
+
+
 def test_random_numbers_are_those_of_eager_mode() -> None:
     function = nn.Dropout(0.5)
     x = torch.ones(64)
@@ -298,7 +307,7 @@ def test_random_numbers_are_those_of_eager_mode() -> None:
         compiled = torch.compile(lambda x: function(x))
         torch.manual_seed(3)
         results = [compiled(x) for _ in range(CALLS)]
-    assert compiled.hits > 0
+    assert compiled._hits > 0
     assert same(results, expected)
 
 
@@ -423,8 +432,8 @@ def test_calls_that_are_not_explained_stay_right(name: str) -> None:
         for _ in range(CALLS):
             result = run(torch.ones(4))
             outcomes.append((None if name in ("unknown function", "clock") else result, effects()))
-    assert call.hits == 0
-    assert reason in call.reason
+    assert call._hits == 0
+    assert reason in call._reason
     assert same(plain, recorded)
 
 
@@ -439,7 +448,7 @@ def _reset() -> None:
 def test_generators_run_outside_of_the_region() -> None:
     compiled = compiled_by_calls(_generator, torch.ones(4))
     assert same(list(compiled(torch.ones(4))), list(_generator(torch.ones(4))))
-    assert compiled.hits == 0
+    assert compiled._hits == 0
 
 
 def test_exceptions_are_those_of_the_function() -> None:
@@ -466,16 +475,16 @@ def test_gradients_are_those_of_tier_1() -> None:
         linear.zero_grad()
         call(torch.ones(2, 4)).backward()
         gradients.append(linear.weight.grad.clone())
-    assert compiled.hits == 0
+    assert compiled._hits == 0
     assert all(torch.equal(gradient, gradients[-1]) for gradient in gradients)
 
 
 def test_an_explained_call_inside_of_a_region_is_recorded() -> None:
     inner = explained(lambda x: x * 2, torch.ones(4))
-    before = inner.hits
+    before = inner._hits
     outer = torch.compile(lambda x: inner(x).sum())
     assert outer(torch.ones(4)).item() == 8
-    assert inner.hits == before
+    assert inner._hits == before
 
 
 def test_hooks_of_flushes_see_every_call() -> None:

@@ -23,6 +23,8 @@ from flambeau import nn
 from flambeau.capture.frame.evidence import Evidence
 from tests.capture.frames import CALLS, explained, same, skips
 
+pytestmark = pytest.mark.usefixtures("unobserved")
+
 OBJECTS, DICTS, TYPES, FUNCTIONS, CELLS, LISTS = range(6)  # parts of the evidence
 FACTOR: Any = 2
 BIAS = torch.ones(4)
@@ -345,6 +347,23 @@ def test_identical_arguments() -> None:
     assert result[1] is True
 
 
+def test_names_of_arguments() -> None:
+    compiled = explained(lambda **named: (named["a"] - named["b"], list(named)), a=BIAS, b=BIAS)
+    result, skipped = skips(compiled, b=BIAS, a=BIAS)
+    assert not skipped
+    assert result[1] == ["b", "a"]
+
+
+def test_hooks_of_saved_tensors_see_no_dry_run() -> None:
+    compiled, packed = torch.compile(lambda x: (x * x).sum()), []
+    with torch.autograd.graph.saved_tensors_hooks(packed.append, lambda value: value):
+        for _ in range(2 * CALLS):
+            compiled(torch.ones(2))
+            count = len(packed)
+            compiled(torch.ones(2, requires_grad=True))
+            assert len(packed) - count in (1, 2)
+
+
 def test_positions_and_names_of_arguments() -> None:
     compiled = explained(lambda a, b: a - b, torch.ones(4), b=torch.zeros(4))
     assert not skips(compiled, b=torch.ones(4), a=torch.zeros(4))[1]
@@ -524,7 +543,7 @@ def test_objects_are_not_owned_by_their_explanations() -> None:
         model = Model()
         for _ in range(CALLS):
             model(torch.ones(2, 4))
-        assert Model.forward.hits > 0
+        assert Model.forward._hits > 0
         reference = weakref.ref(model)
         del model
         gc.collect()
@@ -614,7 +633,7 @@ def test_readable_guards() -> None:
     module = Scale()
     with torch.no_grad():
         compiled = explained(module.__call__, torch.ones(4))
-    text = "\n".join(compiled.explanations[0])
+    text = "\n".join(compiled._explanations[0])
     assert "['factor'] == 2" in text
     assert "['training'] == False" in text
     assert "args[0] is a Tensor([4], strides [1], torch.float32, requires_grad=False)" in text

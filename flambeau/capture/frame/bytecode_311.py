@@ -73,6 +73,10 @@ class Decoded(NamedTuple):
     slots: int
 
 
+def _leave(*exception: object) -> None:
+    """Stands for the end of a `with` block."""
+
+
 def decode(code: types.CodeType) -> Decoded:
     """Reads a code object.
 
@@ -581,10 +585,11 @@ class Frame:
 
     def _before_with(self, i: Instruction) -> None:
         manager = self.stack.pop()
-        if type(manager) in native.GUARDS or manager is importing:
-            if manager is not importing:
-                self.machine.writable(manager)
+        if type(manager) in native.GUARDS:
+            self.machine.writable(manager)
             leave, value = manager.__exit__, manager.__enter__()
+        elif manager is importing:  # the package's own lock, which nothing here needs
+            leave, value = _leave, None
         else:
             leave = self.machine.getattr(manager, "__exit__")
             if not isinstance(leave, types.MethodType):

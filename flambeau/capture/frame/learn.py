@@ -21,7 +21,10 @@ def learn(compiled: Any, tuned: bool, args: tuple[Any, ...], kwargs: dict[str, A
     Returns:
         None, or why there is no explanation.
     """
-    mode = _core.record_learn()
+    try:
+        mode = _core.record_learn()
+    except RuntimeError as error:
+        return _text(error)
     try:
         if tuned:
             _core.record_tune()
@@ -40,7 +43,7 @@ def _explain(compiled: Any, mode: int, args: tuple[Any, ...], kwargs: dict[str, 
     values = [*args, *kwargs.values()]
     evidence = Evidence(values)
     machine = Machine(evidence)
-    result = machine.call(compiled.function, args, dict(kwargs))
+    result = machine.call(compiled._function, args, dict(kwargs))
     machine.check_result(result)
     if int(_core.is_grad_enabled()) + 2 * int(_core.is_inference_mode_enabled()) != mode:
         raise Unexplained("it changes the gradient mode")
@@ -48,7 +51,7 @@ def _explain(compiled: Any, mode: int, args: tuple[Any, ...], kwargs: dict[str, 
     lines = argument_lines(values, names) + evidence.lines()
     machine.forget()  # what only the dry run holds is no result
     constants = tuple(evidence.constants.values())
-    compiled.explain(args, kwargs, result, (evidence.parts(), constants, lines))
+    compiled._explain(args, kwargs, result, (evidence.parts(), constants, lines))
     return lines
 
 
@@ -59,5 +62,5 @@ def _text(error: BaseException) -> str:
 
 
 def _title(compiled: Any) -> str:
-    function = compiled.function
+    function = compiled._function
     return str(getattr(function, "__qualname__", function))

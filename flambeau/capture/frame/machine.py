@@ -280,7 +280,7 @@ class Machine:
                 raise Unexplained("it passes out=")
             return self.call(function.__wrapped__, args, kwargs)
         if kind is _core.CompiledFunction:
-            return self.call(function.function, args, kwargs)
+            return self.call(function._function, args, kwargs)
         if kind is functools.partial:
             if not self.is_fresh(function):
                 self.evidence.read(function.args)
@@ -334,7 +334,10 @@ class Machine:
             arguments, body, flags = op.overloads[index]
             if "python" in flags:
                 return self._call_body(body, arguments, values)
-        return self.collection(op(*args, **kwargs))
+        result = op(*args, **kwargs)
+        if type(result) is Tensor and result.requires_grad:
+            raise Unexplained("it needs gradients")
+        return self.collection(result)
 
     def _call_body(self, body: Any, arguments: Any, values: tuple[Any, ...]) -> Any:
         positional, named = [], {}

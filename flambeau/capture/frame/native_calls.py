@@ -17,7 +17,6 @@ from typing import Any
 from flambeau import _core
 from flambeau._core import Tensor
 from flambeau.capture.frame.evidence import MISSING, Raised, Unexplained, is_key
-from flambeau.ir.lock import importing
 from flambeau.nn.parameter import Parameter
 
 TENSORS = frozenset({Tensor, Parameter})
@@ -175,8 +174,6 @@ def _call_method(
     if isinstance(owner, type) and function == type.__instancecheck__.__get__(owner):
         machine.evidence.bases(machine.typed(args[0]))
         return issubclass(type(args[0]), owner)
-    if owner is importing and name == "__exit__":  # the package's own lock
-        return function(*args)
     if kind in TENSORS and name in TENSOR_METHODS:
         machine.touch(args)
         return function(*args, **kwargs)
