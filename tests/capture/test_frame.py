@@ -195,6 +195,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]]
         (torch.ones(3, 2, 8), torch.ones(4, 2, 8)),
         {},
     ),
+    "lstm": (nn.LSTM(4, 8), (torch.ones(5, 2, 4),), {}),
     "attention": (
         nn.MultiheadAttention(8, 2, batch_first=True).eval(),
         (torch.ones(2, 3, 8),) * 3,

@@ -335,7 +335,7 @@ class Machine:
             if "python" in flags:
                 return self._call_body(body, arguments, values)
         result = op(*args, **kwargs)
-        if type(result) is Tensor and result.requires_grad:
+        if type(result) is Tensor and result.requires_grad and _core.is_grad_enabled():
             raise Unexplained("it needs gradients")
         return self.collection(result)
 
