@@ -9,7 +9,6 @@ import pytest
 
 import flambeau as torch
 from flambeau import _core
-from flambeau.capture import regions
 
 
 @pytest.fixture(autouse=True)
@@ -18,13 +17,6 @@ def clean_streams() -> Iterator[None]:
     torch.compiler.reset()
     yield
     assert not _core.is_recording()
-
-
-@pytest.fixture
-def unobserved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody listens to flushes, as counters of earlier tests do: calls may skip their Python."""
-    monkeypatch.setattr(regions, "_counters", [])
-    _core.set_flush_observer(None)
 
 
 def _tensors(value: Any) -> list[Any]:
