@@ -17,7 +17,6 @@ import flambeau.nn.functional as F  # noqa: N812
 from flambeau import nn
 from tests.capture.frames import CALLS, compiled_by_calls, explained, same, skips
 
-
 SCALE = 3
 TABLE = {"scale": 2.0, "shift": 1}
 LOG: list[Any] = []

@@ -23,7 +23,6 @@ from flambeau import nn
 from flambeau.capture.frame.evidence import Evidence
 from tests.capture.frames import CALLS, explained, same, skips
 
-
 OBJECTS, DICTS, TYPES, FUNCTIONS, CELLS, LISTS = range(6)  # parts of the evidence
 FACTOR: Any = 2
 BIAS = torch.ones(4)
