@@ -3,6 +3,8 @@
 // A check reads one number of each dict and type. Where it differs, what was read is compared item
 // by item, and the new number is noted: a loop that assigns to a global does not fail its guards.
 // Nothing here runs code of users, so no state changes while it is checked.
+#include <bit>
+
 #include "call/op_internal.h"
 #include "device/devices.h"
 #include "frame/frame.h"
@@ -57,7 +59,7 @@ bool same_value(PyObject* a, PyObject* b) {
   if (!a || !b || Py_TYPE(a) != Py_TYPE(b)) return false;
   if (PyFloat_CheckExact(a)) {
     const double x = PyFloat_AS_DOUBLE(a), y = PyFloat_AS_DOUBLE(b);
-    return std::memcmp(&x, &y, sizeof x) == 0;
+    return std::bit_cast<uint64_t>(x) == std::bit_cast<uint64_t>(y);
   }
   if (!PyLong_CheckExact(a) && !PyUnicode_CheckExact(a)) return false;
   const int equal = PyObject_RichCompareBool(a, b, Py_EQ);
