@@ -1,7 +1,7 @@
 """`torch.ops.higher_order`: operators whose arguments are functions of tensors.
 
-Called plainly, an operator runs the Python control flow that it stands for, on the tape and in
-compiled regions as any code. While `make_fx` records, it becomes one node with a graph for each
+Called plainly, an operator runs a loop or a branch of Python, on the tape and in compiled regions
+as any code. While `make_fx` records, it becomes one node with a graph for each
 function. Functions here take and return flat sequences; `torch.cond` and its relatives flatten.
 """
 

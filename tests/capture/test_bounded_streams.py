@@ -34,7 +34,7 @@ def _run_many() -> None:
         stats = _core.stream_stats()
         assert stats["entries"] <= 64
         assert stats["plans"] <= 64
-        assert len(stream._histories) <= 64 + len(often.explanations)  # they hold its plan
+        assert len(stream._histories) <= 64 + len(often._explanations)  # they hold its plan
         if number % 64 == 63:
             nodes.append(len(node._table))
         if number % 16 == 0:

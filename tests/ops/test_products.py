@@ -281,7 +281,8 @@ def test_instruction_sets_do_not_change_bits():
     """Neither do VDPBF16PS and VPDPBUSD: AVX2 has neither of them."""
 
     def printed(target):
-        environment = {**os.environ, "FLAMBEAU_TARGET": target}
+        compiled = {"FLAMBEAU_COMPILER": "wait", "FLAMBEAU_TIER": "compiled"}
+        environment = {**os.environ, **compiled, "FLAMBEAU_TARGET": target}
         command = [sys.executable, "-c", PROGRAM]
         return subprocess.run(
             command, env=environment, check=True, capture_output=True, text=True
