@@ -1,8 +1,8 @@
 """`torch.ops.higher_order`: operators whose arguments are functions of tensors.
 
 Called plainly, an operator runs a loop or a branch of Python, on the tape and in compiled regions
-as any code. While `make_fx` records, it becomes one node with a graph for each
-function. Functions here take and return flat sequences; `torch.cond` and its relatives flatten.
+as any code. While `make_fx` records, it becomes one node with a graph for each function. Functions
+here take and return flat sequences; `torch.cond` and its relatives flatten.
 """
 
 from __future__ import annotations
