@@ -17,8 +17,8 @@ from flambeau.runtime import settings
 
 PLANS, GRAPHS, SCHEDULES, SOURCES, EVERYTHING = range(1, 6)
 LADDER = {
-    PLANS: "a line per compiled plan, with the time of each stage; flushes of compiled regions; "
-    "what autotuning measured",
+    PLANS: "a line per compiled plan, with the time of each stage; flushes and guards of "
+    "compiled regions; what autotuning measured",
     GRAPHS: "the plan's program, simplified, as runnable Python",
     SCHEDULES: "its launches and buffers, and each kernel as a loop program",
     SOURCES: "the kernels' C, in a file whose name is shown",
