@@ -39,6 +39,8 @@ SANITIZED: tuple[str, ...] = (
     "tests/sanitize",
     "tests/core",
     "tests/autograd",
+    "tests/capture/test_frame.py",
+    "tests/capture/test_frame_guards.py",
     "tests/data",
     "tests/stress",
     "tests/profiler",

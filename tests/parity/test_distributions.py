@@ -16,6 +16,13 @@ flambeau = pytest.importorskip("flambeau")
 LIBRARIES = {"flambeau": flambeau, "torch": torch}
 SPACES = {name: importlib.import_module(f"{name}.distributions") for name in LIBRARIES}
 
+
+@pytest.fixture(autouse=True)
+def validated():
+    """PyTorch's compiler, which other tests run, ends the checks of arguments for good."""
+    SPACES["torch"].Distribution.set_default_validate_args(True)
+
+
 # name -> constructor's arguments; lists become tensors (that require gradients, if floating).
 SPD = [[2.0, 0.3, 0.1], [0.3, 1.5, -0.2], [0.1, -0.2, 1.2]]
 TRIL = [[1.4, 0.0], [0.3, 0.8]]
