@@ -71,13 +71,15 @@ LONG = (
 
 _LOCAL_INCLUDE = re.compile(rb'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
-# What a call of an operator passes through. GCC optimises these as one unit when it links, 3 s: a
+# What a call of an operator passes through. GCC optimises these as one unit when it links, 5 s: a
 # twentieth of a small call was calls from one of them to the next. (Their objects have their own
 # machine code too, for a linker that cannot.)
 OF_A_CALL = frozenset({
-    "attribute_override", "autocast", "describe", "fork", "indexing", "modes", "op", "op_arguments",
-    "op_cache", "op_override", "op_values", "operators", "override", "plan_cache", "plan_run",
-    "size_run", "storage", "tensor",
+    "arena", "attribute_override", "autocast", "cpu", "describe", "device", "devices", "dtype",
+    "fork", "indexing", "lists", "modes", "op", "op_arguments", "op_cache", "op_former",
+    "op_override", "op_values", "operators", "override", "plan", "plan_cache", "plan_run",
+    "plan_watch", "prepacked", "size", "size_run", "storage", "tape", "tensor",
+    "tensor_attributes", "tier",
 })  # fmt: skip
 AS_ONE = ("-flto", "-ffat-lto-objects")
 LINK_AS_ONE = ("-flto=2", "-Wno-alloc-size-larger-than")
