@@ -203,7 +203,7 @@ def compiled_by(
             return function(*args, **kwargs)
         if not fullgraph:
             return compiled(args, kwargs)
-        with regions.whole(True):
+        with regions.full_graph():
             return compiled(args, kwargs)
 
     return call

@@ -64,8 +64,8 @@ class HigherOrderOperator:
     def __call__(self, /, *args: Value, **kwargs: Value) -> Value:
         """Runs the operator, or records it."""
         recorder = recording()
-        chosen = self._name == "cond" and args and not isinstance(args[0], torch.Tensor)
-        if recorder is None or chosen:
+        constant = self._name == "cond" and args and not isinstance(args[0], torch.Tensor)
+        if recorder is None or constant:
             return self.run(*args, **kwargs)
         compiled = recorder is boundaries.local.recorder
         home = "_dynamo.higher_order" if compiled else "fx.experimental._control_flow"
@@ -118,8 +118,8 @@ def _selected(pred: Value, first: Value, second: Value) -> Value:
     if spec != other:
         problem = f"true_fn returns {spec}, false_fn {other}"
         raise failure(RuntimeError, "cond", problem, "return equal containers from both")
-    chosen = [torch.where(pred, x, y) for x, y in zip(leaves, others, strict=True)]
-    return tree_unflatten(chosen, spec)
+    selected = [torch.where(pred, x, y) for x, y in zip(leaves, others, strict=True)]
+    return tree_unflatten(selected, spec)
 
 
 def _cond(

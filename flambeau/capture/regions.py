@@ -6,7 +6,6 @@ program computes: a flush costs time, never correctness.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import sys
@@ -184,13 +183,9 @@ def refusing(refuses: bool) -> Any:
     return _Listening(_refuse_here) if refuses else _Permitting()
 
 
-def whole(refuses: bool) -> Any:
-    """The `with` block of a call of a function compiled with `fullgraph=refuses`.
-
-    Args:
-        refuses: whether a graph break raises.
-    """
-    return _Listening(_refuse) if refuses else contextlib.nullcontext()
+def full_graph() -> Any:
+    """The `with` block of a call of a function compiled with `fullgraph=True`."""
+    return _Listening(_refuse)
 
 
 def require_no_break(problem: str, hint: str) -> None:
@@ -281,7 +276,7 @@ def _wrap(function: Callable[..., Any], fullgraph: bool, tuned: bool) -> Callabl
 
     @functools.wraps(function)
     def refusing_breaks(*args: Any, **kwargs: Any) -> Any:
-        with whole(True):
+        with full_graph():
             return compiled(*args, **kwargs)
 
     return _skipping(function, refusing_breaks, tuned)
