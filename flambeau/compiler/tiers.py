@@ -275,17 +275,21 @@ def _next() -> list[Job]:
     return jobs
 
 
-@functools.cache
 def _has_compiler() -> bool:
-    """Whether there is a C compiler; where there is none, a line says so, once."""
+    """Whether there is a C compiler now; where there is none, a line says so, once."""
     with importing:
         from flambeau.compiler import toolchain
 
     if toolchain.stamp():
         return True
-    text = "no C compiler found: programs run, but their operations are not fused"
-    debug.show(0, f"{text}; `{toolchain.INSTALL}` brings one")
+    _tell_of_no_compiler(toolchain.INSTALL)
     return False
+
+
+@functools.cache
+def _tell_of_no_compiler(command: str) -> None:
+    text = "no C compiler found: programs run, but their operations are not fused"
+    debug.show(0, f"{text}; `{command}` brings one")
 
 
 def _contents(job: Job) -> list[bytes]:

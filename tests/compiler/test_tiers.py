@@ -408,6 +408,9 @@ def test_no_compiler(empty):
         plan = Disguised([new_kernel()])
         flambeau.compiler.wait()
     assert plan.pending.state == "failed"
+    found = Disguised([new_kernel()])  # the user has installed one, or names another
+    flambeau.compiler.wait()
+    assert found.pending.state == "done"
 
 
 def test_no_thread(empty, monkeypatch):
