@@ -25,6 +25,9 @@ from tools import build_native
 from tools.build_native import BUILD, ROOT, Compiler, NativeBuildError
 
 BLOCK_FUNCTIONS = ROOT / "flambeau" / "_baseline"
+BUILDERS = (
+    "build_package", "build_baseline", "build_native", "dtype_header", "jobs", "without_core",
+)  # fmt: skip
 COMPILED_SOURCES = ("flambeau/compiler", "flambeau/ir", "flambeau/prims", "flambeau/driver")
 
 
@@ -216,7 +219,8 @@ def _processor() -> str:
 
 def _sources_key(compiler: Compiler) -> str:
     """Digest what decides about block functions and variants."""
-    files = [*sorted((ROOT / "tools").glob("*.py")), *_sources(COMPILED_SOURCES, {".py", ".in"})]
+    builders = [ROOT / "tools" / f"{name}.py" for name in BUILDERS]
+    files = [*builders, *_sources(COMPILED_SOURCES, {".py", ".in"})]
     return _digest(compiler.version, files)
 
 

@@ -256,7 +256,9 @@ def _serve() -> None:
         from flambeau.compiler import worker
 
     try:
-        worker.serve(wakes, worker.Client(_service.hold), _next, _contents, _answer)
+        worker.serve(
+            wakes, worker.Client(_service.hold), _next, lambda job: job[1].contents(), _answer
+        )
     finally:  # an error of this module's
         _fail()
 
@@ -290,11 +292,6 @@ def _has_compiler() -> bool:
 def _tell_of_no_compiler(command: str) -> None:
     text = "no C compiler found: programs run, but their operations are not fused"
     debug.show(0, f"{text}; `{command}` brings one")
-
-
-def _contents(job: Job) -> list[bytes]:
-    contents: list[bytes] = job[1].contents()
-    return contents
 
 
 def _answer(jobs: list[Job], fine: Sequence[bool]) -> None:

@@ -109,31 +109,34 @@ class Tracking:
     def __init__(self) -> None:
         self._by_object: dict[int, Tracked] = {}
         self._by_memory: dict[tuple[Value, ...], Tracked] = {}
+        self._changes: list[tuple[dict[Value, Tracked], Value, Tracked | None]] = []
 
     def add(self, tensor: Value, proxy: Proxy, constant: Value = None) -> None:
         """Lets a tensor stand for a node from now on."""
         entry = Tracked(tensor, proxy, constant)
-        self._by_object[id(tensor)] = entry
+        self._set(self._by_object, id(tensor), entry)
         memory = _memory_of(tensor)
         if memory is not None:
-            self._by_memory[memory] = entry
+            self._set(self._by_memory, memory, entry)
 
-    def copy(self) -> Tracking:
-        """The nodes of tensors as they are now."""
-        other = Tracking()
-        other._by_object, other._by_memory = dict(self._by_object), dict(self._by_memory)
-        return other
+    def _set(self, entries: dict[Value, Tracked], key: Value, entry: Tracked) -> None:
+        self._changes.append((entries, key, entries.get(key)))
+        entries[key] = entry
 
-    def forget(self, nodes: set[Node], before: Tracking) -> None:
-        """Tensors of erased nodes get the nodes that they had before."""
-        for mine, theirs in (
-            (self._by_object, before._by_object), (self._by_memory, before._by_memory),
-        ):  # fmt: skip
-            for key in [key for key, entry in mine.items() if entry.proxy.node in nodes]:
-                if key in theirs:
-                    mine[key] = theirs[key]
-                else:
-                    del mine[key]
+    def mark(self) -> int:
+        """The number of changes so far, for `forget`."""
+        return len(self._changes)
+
+    def forget(self, nodes: set[Node], mark: int) -> None:
+        """Tensors of erased nodes get the nodes that they had at a mark."""
+        for entries, key, before in reversed(self._changes[mark:]):
+            entry = entries.get(key)
+            if entry is None or entry.proxy.node not in nodes:
+                continue
+            if before is None:
+                del entries[key]
+            else:
+                entries[key] = before
 
     def find(self, tensor: Value) -> Tracked | None:
         """The node of a tensor, if any."""
@@ -191,7 +194,7 @@ class OperatorMode(TorchDispatchMode):
 
     def _replaced(self, func: Value, replacement: Value, args: Value, kwargs: Value) -> Value:
         self._replacing.append(func)
-        before = (next(iter(reversed(self.tracer.graph.nodes)), None), self.tracking.copy())
+        before = (next(iter(reversed(self.tracer.graph.nodes)), None), self.tracking.mark())
         try:
             with self:
                 result = replacement(*args, **kwargs)
@@ -205,7 +208,7 @@ class OperatorMode(TorchDispatchMode):
         self._drop_unused(result, *before)
         return result
 
-    def _drop_unused(self, result: Value, last: Node | None, tracking: Tracking) -> None:
+    def _drop_unused(self, result: Value, last: Node | None, mark: int) -> None:
         """Erases nodes after *last* that nothing reads: what a derivation computed on its way."""
         entries = [self.tracking.find(x) for x in pytree.tree_leaves(result) if _is_tensor(x)]
         results = {entry.proxy.node for entry in entries if entry is not None}
@@ -217,7 +220,7 @@ class OperatorMode(TorchDispatchMode):
             if not node.users and node not in results and not writes:
                 self.tracer.graph.erase_node(node)
                 erased.add(node)
-        self.tracking.forget(erased, tracking)
+        self.tracking.forget(erased, mark)
 
     def _read(self, func: Value, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
         """A value of data; allowed where it depends on no input."""

@@ -179,7 +179,7 @@ def native_batch_norm(
         value, mean, variance, inverse = results
         track_statistics(mean, variance, running, momentum)
         return value, mean.detach().to(dtype), inverse.detach().to(dtype)
-    unused = [aten.__getattr__("new_empty")(input, (0,), dtype=dtype) for _ in range(2)]
+    unused = [aten.new_empty(input, (0,), dtype=dtype) for _ in range(2)]
     return (results, *unused)
 
 
@@ -228,5 +228,5 @@ def batch_norm_with_update(
     from flambeau.language.dtypes import object_of
 
     arguments = (input, weight, bias, running_mean, running_var, True, momentum, eps)
-    reserved = aten.__getattr__("new_empty")(input, (0,), dtype=object_of("u8"))
+    reserved = aten.new_empty(input, (0,), dtype=object_of("u8"))
     return (*native_batch_norm(*arguments), reserved)
