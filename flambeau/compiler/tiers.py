@@ -284,14 +284,12 @@ def _has_compiler() -> bool:
 
     if toolchain.stamp():
         return True
-    _tell_of_no_compiler(toolchain.INSTALL)
+    text = "no C compiler found: programs run, but their operations are not fused"
+    _show_once(0, f"{text}; `{toolchain.INSTALL}` brings one")
     return False
 
 
-@functools.cache
-def _tell_of_no_compiler(command: str) -> None:
-    text = "no C compiler found: programs run, but their operations are not fused"
-    debug.show(0, f"{text}; `{command}` brings one")
+_show_once = functools.cache(debug.show)
 
 
 def _answer(jobs: list[Job], fine: Sequence[bool]) -> None:
