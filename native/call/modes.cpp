@@ -246,6 +246,9 @@ bool saved_hooks_active(SavedHooks* out) {
   return true;
 }
 
+uint32_t saved_hooks_suspend() { return std::exchange(hook_depth, 0u); }
+void saved_hooks_resume(uint32_t depth) { hook_depth = depth; }
+
 bool init_modes(PyObject* module) {
   return add_guard(module, "no_grad", plain_new<GuardKind::NoGrad>,
                    "Operations inside are not recorded for backward.") &&

@@ -334,12 +334,19 @@ bool index_holds(const IndexGuard& guard, const Tensor* input) {
 
 }  // namespace
 
+bool Explanation::edges_hold(Tensor** tensors) const {
+  std::vector<Tensor*> externals;
+  for (int32_t source : sources) externals.push_back(input(source, tensors));
+  return replay_fits(*replay.get(), externals.data());
+}
+
 bool Explanation::holds(const Arguments& arguments, Tensor** tensors) {
   if (!(Modes::now() == modes) || changes != record_changes()) return false;
   if (!pattern.matches(arguments, tensors) || !guards.hold()) return false;
   for (size_t i = 0; i < constants.size(); ++i) {
     if (!constant_guards[i].holds(constants[i].get())) return false;
   }
+  if (replay && !edges_hold(tensors)) return false;
   return std::all_of(indices.begin(), indices.end(), [&](const IndexGuard& guard) {
     return index_holds(guard, input(guard.source, tensors));
   });
@@ -347,13 +354,19 @@ bool Explanation::holds(const Arguments& arguments, Tensor** tensors) {
 
 namespace {
 
-PyObject* build(const Explanation& x, size_t* at, Tensor** tensors, PyObject* const* outputs);
+struct Building {
+  const Explanation& x;
+  Tensor** tensors;
+  PyObject* const* outputs;
+  Node* node;  // of the results that need a gradient; null: none does
+  size_t at = 0;
+};
+PyObject* build(Building* b);
 
-PyObject* build_dict(const Explanation& x, const RecipeItem& item, size_t* at, Tensor** tensors,
-                     PyObject* const* outputs) {
+PyObject* build_dict(Building* b, const RecipeItem& item) {
   auto dict = steal(PyDict_New());
   for (Py_ssize_t i = 0; dict && i < item.index; ++i) {
-    const auto value = steal(build(x, at, tensors, outputs));
+    const auto value = steal(build(b));
     PyObject* key = PyTuple_GET_ITEM(item.object.get(), i);
     if (!value || PyDict_SetItem(dict.get(), key, value.get()) < 0) return nullptr;
   }
@@ -368,19 +381,28 @@ PyObject* build_view(const ViewSpec& view, PyObject* output) {
   return object_of(t.release());
 }
 
-PyObject* build(const Explanation& x, size_t* at, Tensor** tensors, PyObject* const* outputs) {
-  const RecipeItem& item = x.recipe[(*at)++];
-  const auto next = [&](size_t) { return build(x, at, tensors, outputs); };
+// Stolen; a result that needs a gradient gets its history.
+PyObject* with_node(const Building* b, const RecipeItem& item, PyObject* object) {
+  if (!object || item.root < 0) return object;
+  set_history(tensor_of(object), b->node, static_cast<uint32_t>(item.root));
+  return object;
+}
+
+PyObject* build(Building* b) {
+  const RecipeItem& item = b->x.recipe[b->at++];
+  const auto next = [&](size_t) { return build(b); };
   const auto index = static_cast<size_t>(item.index);
   switch (item.kind) {
     case RecipeItem::Output:
-      return Py_NewRef(outputs[index]);
-    case RecipeItem::View:
-      return build_view(x.views[index], outputs[x.views[index].output]);
+      return with_node(b, item, Py_NewRef(b->outputs[index]));
+    case RecipeItem::View: {
+      const ViewSpec& view = b->x.views[index];
+      return with_node(b, item, build_view(view, b->outputs[view.output]));
+    }
     case RecipeItem::Argument:
-      return Py_NewRef(object_of(tensors[index]));
+      return Py_NewRef(object_of(b->tensors[index]));
     case RecipeItem::Constant:
-      return Py_NewRef(object_of(x.constants[index]));
+      return Py_NewRef(object_of(b->x.constants[index]));
     case RecipeItem::Object:
       return Py_NewRef(item.object.get());
     case RecipeItem::Tuple:
@@ -388,7 +410,7 @@ PyObject* build(const Explanation& x, size_t* at, Tensor** tensors, PyObject* co
     case RecipeItem::List:
       return build_list(index, next);
     case RecipeItem::Dict:
-      return build_dict(x, item, at, tensors, outputs);
+      return build_dict(b, item);
   }
   return nullptr;
 }
@@ -411,8 +433,8 @@ PyObject* Explanation::run(Tensor** tensors) {
   std::array<PyObject*, kFew> few_outputs{};
   std::vector<Tensor*> many;
   std::vector<PyObject*> many_outputs;
-  size_t at = 0;
-  if (!instance) return build(*this, &at, tensors, nullptr);
+  Building building{*this, tensors, nullptr, nullptr};
+  if (!instance) return build(&building);
   const Ref<Instance> held = share(current(&instance));
   const size_t count = held->plan->outputs.size();
   if (sources.size() > kFew) many.resize(sources.size());
@@ -430,9 +452,20 @@ PyObject* Explanation::run(Tensor** tensors) {
             generators.data(),
             static_cast<int32_t>(generators.size())};
   const ProfileScope scope(EventKind::Region, held->plan->name.c_str());
-  if (!plan_run(held.get(), call, outputs)) return nullptr;
-  for (size_t k = 0; k < count; ++k) tensor_of(outputs[k])->storage->version = versions[k];
-  PyObject* result = build(*this, &at, tensors, outputs);
+  auto generator = replay && !generators.empty() ? steal(generator_copy(Py_None)) : Ref<>();
+  if (PyErr_Occurred() || !plan_run(held.get(), call, outputs)) return nullptr;
+  for (size_t k = 0; k < versions.size(); ++k) {
+    tensor_of(outputs[k])->storage->version = versions[k];
+  }
+  Ref<Node> node;
+  if (replay) {
+    const RegionRun run{held.get(), operands,      scalars.data(), scalar_is_float.data(),
+                        outputs,    replay->shared};
+    node = steal(replay_node(replay, run, std::move(generator)));
+  }
+  building.outputs = outputs;
+  building.node = node.get();
+  PyObject* result = replay && !node ? nullptr : build(&building);
   for (size_t k = 0; k < count; ++k) drop(outputs[k]);
   return result;
 }

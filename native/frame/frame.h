@@ -8,7 +8,7 @@
 
 #include "core.h"
 #include "frame/version.h"
-#include "record/record.h"
+#include "record/region.h"
 
 namespace fb {
 
@@ -162,8 +162,9 @@ struct ViewSpec {
 // How a result is built, depth first.
 struct RecipeItem {
   enum Kind : uint8_t { Output, View, Argument, Constant, Object, Tuple, List, Dict } kind;
-  Py_ssize_t index;  // of a tensor or view; containers: how many items follow
-  Ref<> object;      // Object: it; Dict: its keys
+  Py_ssize_t index;   // of a tensor or view; containers: how many items follow
+  Ref<> object;       // Object: it; Dict: its keys
+  int32_t root = -1;  // Output, View: which of the node's results it is; -1: of none
 };
 
 struct Explanation {
@@ -183,9 +184,11 @@ struct Explanation {
   std::vector<RecipeItem> recipe;
   std::vector<ViewSpec> views;
   std::vector<uint32_t> versions;  // of the outputs' memory, which calls wrote in place
+  Ref<Replay> replay;              // null: no result needs a gradient
   Ref<> text;                      // its guards as lines
 
   bool holds(const Arguments& arguments, Tensor** tensors);
+  bool edges_hold(Tensor** tensors) const;  // gradients leave it as where it was learnt
   Tensor* input(int32_t source, Tensor** tensors) const {
     return source >= 0 ? tensors[source] : constants[static_cast<size_t>(~source)].get();
   }

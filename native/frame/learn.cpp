@@ -21,10 +21,7 @@ bool has_items(PyObject* dict) { return dict && PyDict_GET_SIZE(dict) > 0; }
 
 class Builder {
  public:
-  Builder(Explanation* explanation, const Recorder* recorder)
-      : x_(explanation), r_(recorder), live_(record_live(recorder)) {
-    reached_.resize(live_.size(), false);
-    x_->versions.resize(live_.size(), 0);
+  Builder(Explanation* explanation, Recorder* recorder) : x_(explanation), r_(recorder) {
     const std::vector<Tensor*>& tensors = x_->pattern.tensors();
     for (size_t i = 0; i < tensors.size(); ++i) {
       sources_.emplace(tensors[i], static_cast<int32_t>(i));
@@ -46,9 +43,12 @@ class Builder {
 
   bool find_program() {
     if (r_->refused) return refuse("it needs a value, or memory of others") != nullptr;
-    if (!r_->copies.empty() || r_->written || r_->lasting || !r_->taped.empty()) {
-      return refuse("it reads or writes memory of others, or needs gradients") != nullptr;
+    if (!r_->copies.empty() || r_->written || r_->lasting) {
+      return refuse("it reads or writes memory of others") != nullptr;
     }
+    if (!find_history()) return false;
+    reached_.resize(live_.size(), false);
+    x_->versions.resize(live_.size(), 0);
     for (Tensor* t : r_->externals) {
       const auto source = sources_.find(t);
       if (source == sources_.end())
@@ -65,7 +65,7 @@ class Builder {
       }
     }
     if (r_->records.empty()) return live_.empty();
-    x_->instance = steal(record_lookup(r_, live_));
+    x_->instance = steal(record_lookup(r_, live_, region_.words));
     if (!x_->instance) return refuse("another program was recorded") != nullptr;
     return fits(x_->instance->plan);
   }
@@ -97,8 +97,26 @@ class Builder {
   bool complete() const {
     return std::find(reached_.begin(), reached_.end(), false) == reached_.end();
   }
+  void take_stream() {  // last of all
+    if (x_->replay) x_->replay->take_stream(r_);
+  }
 
  private:
+  // What tier 1 gives the results for a history at the region's end, and what must be computed.
+  bool find_history() {
+    if (!r_->taped.empty() && region_examine(r_, &region_)) {
+      x_->replay = steal(new Replay());
+      live_ = region_.live;
+      return x_->replay->read(r_, region_) ||
+             refuse("gradients leave it where no argument is") != nullptr;
+    }
+    region_ = {};
+    if (region_has_results(r_)) return refuse("its results' history is left as it is") != nullptr;
+    record_drop_taped(r_);
+    live_ = record_live(r_);
+    return true;
+  }
+
   void add_index(const LookedAt& looked, int32_t id, int32_t root) {
     const Value& v = r_->values[id];
     const auto ndim = static_cast<int>(v.geometry.size() / 2);
@@ -129,7 +147,9 @@ class Builder {
   }
 
   bool fits(const Plan* plan) {
-    if (plan->elsewhere || plan->outputs.size() != live_.size()) {
+    const size_t count = plan->outputs.size();  // those that only the backward reads come last
+    if (plan->elsewhere ||
+        (x_->replay ? !plan->backward || count < live_.size() : count != live_.size())) {
       return refuse("its program has other results") != nullptr;
     }
     for (const OutputSpec& output : plan->outputs) {
@@ -184,24 +204,31 @@ class Builder {
     reached_[static_cast<size_t>(output)] = true;
     x_->versions[static_cast<size_t>(output)] = t->storage->version;
     if (t->value_id != live_[static_cast<size_t>(output)]) return read_view(t, output);
-    if (t->autograd || outputs_.emplace(output, t).first->second != t) {
+    if ((t->autograd && root_of(t) < 0) || outputs_.emplace(output, t).first->second != t) {
       return refuse("two results share memory") != nullptr;
     }
-    x_->recipe.push_back({RecipeItem::Output, output, {}});
+    x_->recipe.push_back({RecipeItem::Output, output, {}, root_of(t)});
     return true;
   }
 
+  // Its number among the results that get the region's node; -1: it is none of them.
+  int32_t root_of(const Tensor* t) const {
+    const auto at = std::find(region_.roots.begin(), region_.roots.end(), t);
+    return at == region_.roots.end() ? -1 : static_cast<int32_t>(at - region_.roots.begin());
+  }
+
   bool read_view(Tensor* t, Py_ssize_t output) {
-    if (!plain_view(t, output) || !views_.insert(t).second) {
+    const int32_t root = root_of(t);
+    if ((root < 0 && !plain_view(t, output)) || !views_.insert(t).second) {
       return refuse("a result is a view of a kind that is not built again") != nullptr;
     }
-    x_->recipe.push_back({RecipeItem::View, static_cast<Py_ssize_t>(x_->views.size()), {}});
+    x_->recipe.push_back({RecipeItem::View, static_cast<Py_ssize_t>(x_->views.size()), {}, root});
     x_->views.push_back({output,
                          t->dtype,
                          t->ndim,
                          {t->dims, t->dims + 2 * t->ndim},
                          t->offset,
-                         t->autograd != nullptr});
+                         root < 0 && t->autograd != nullptr});
     return true;
   }
 
@@ -226,7 +253,8 @@ class Builder {
   }
 
   Explanation* x_;
-  const Recorder* r_;
+  Recorder* r_;
+  Region region_;  // empty: no result needs a gradient
   std::vector<int32_t> live_;
   std::unordered_map<const Tensor*, int32_t> sources_;
   std::unordered_map<Py_ssize_t, const Tensor*> outputs_;
@@ -261,6 +289,7 @@ Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, 
                     builder.read_result(result) && builder.complete();
   x->pattern.forget_tensors();
   if (!fine) refuse("a value outlives it that is no result");
+  if (fine) builder.take_stream();
   return fine ? explanation : Ref<Explanation>();
 }
 

@@ -228,8 +228,9 @@ Instance* record_instance(const Recorder* r, const std::vector<int32_t>& live,
   return instance.release();
 }
 
-Instance* record_lookup(const Recorder* r, const std::vector<int32_t>& live) {
-  const PlanCache::Key exact = stream_key(r, live, true, {});
+Instance* record_lookup(const Recorder* r, const std::vector<int32_t>& live,
+                        const PlanCache::Key& words) {
+  const PlanCache::Key exact = stream_key(r, live, true, words);
   const uint64_t hash = hash_words(exact.data(), exact.size());
   const PlanCache::Entry* hit = streams.find(exact.data(), exact.size(), hash);
   return hit ? Ref<Instance>(hit->instance).release() : nullptr;

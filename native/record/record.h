@@ -200,7 +200,8 @@ bool record_run(Recorder* r, Instance* instance, const std::vector<int32_t>& liv
 // Values that must reach memory, in the order of their storages.
 std::vector<int32_t> record_live(const Recorder* r);
 // The stream's plan at its sizes where it was run before; new reference, or null without exception.
-Instance* record_lookup(const Recorder* r, const std::vector<int32_t>& live);
+Instance* record_lookup(const Recorder* r, const std::vector<int32_t>& live,
+                        const PlanCache::Key& words);
 // Begins a dry run, whose calls are appended and never run; ends it, and forgets what it recorded.
 void record_learn();
 void record_forget_learnt();

@@ -11,13 +11,14 @@
 // dissolve: from then on the engine sees the old tape, for gradients of gradients meet those of
 // results inside of the region, where eager mode adds them. A node whose own hooks have no place in
 // the old tape stays, and runs it as one step.
+#include "record/region.h"
+
 #include <algorithm>
 #include <unordered_set>
 #include <utility>
 
 #include "call/describe.h"
 #include "call/op_internal.h"
-#include "record/record.h"
 
 namespace fb {
 
@@ -32,28 +33,16 @@ constexpr size_t kSummands = 4;
 using Parts = std::vector<std::vector<Ref<Tensor>>>;
 constexpr const char* kTapeName = "flambeau.region_tape";
 
-struct Region {
-  std::vector<Node*> nodes;    // what the results depend on, oldest first
-  std::vector<Tensor*> roots;  // results with a history, borrowed, in order of their values
-  std::vector<Edge> outer;     // where gradients leave the region, distinct, borrowed
-  std::vector<int32_t> live;
-  PlanCache::Key words;  // what the stream's key does not tell
-};
-
-struct RegionTape {
-  Recorder* recorder;       // owned
-  std::vector<Edge> roots;  // owned: the results' nodes before
-  uint64_t first_task = 0;  // backwards from this one on see them, once the node is dissolved
-};
-
+// Null + exception: its tape cannot be built again.
 RegionTape* tape_of(const Node* node) {
-  return static_cast<RegionTape*>(PyCapsule_GetPointer(node->object, kTapeName));
+  auto* tape = static_cast<RegionTape*>(PyCapsule_GetPointer(node->object, kTapeName));
+  return tape && !tape->recorder && !replay_tape(tape) ? nullptr : tape;
 }
 
 void free_tape(PyObject* capsule) {
   auto* tape = static_cast<RegionTape*>(PyCapsule_GetPointer(capsule, kTapeName));
   for (Edge& edge : tape->roots) drop(edge.node);
-  record_release(tape->recorder);
+  if (tape->recorder) record_release(tape->recorder);
   delete tape;
 }
 
@@ -128,8 +117,15 @@ bool find_roots(const Recorder* r, const Census& census, Region* region) {
   return !region->roots.empty();
 }
 
+// Whether nobody has added to what the node does. (An in-place op's has metadata of its results.)
+bool untouched(const NodeExtras* extras) {
+  return !extras || (!extras->metadata && !extras->prehooks && !extras->posthooks &&
+                     !extras->inner && extras->tensor_hooks.empty() && extras->retained.empty() &&
+                     extras->packed.empty() && !extras->view && !extras->list);
+}
+
 bool fit_node(const Recorder* r, Node* node) {
-  if (node->kind != NodeKind::Plan || node->extras || node->released) return false;
+  if (node->kind != NodeKind::Plan || !untouched(node->extras) || node->released) return false;
   if (node->recorded.index >= r->records.size()) return false;
   for (size_t k = 0; k < node->saved_count; ++k) {
     const Saved& saved = node->saved(k);
@@ -180,7 +176,9 @@ void describe_region(const Census& census, Region* region) {
   }
 }
 
-bool examine(const Recorder* r, Region* region) {
+}  // namespace
+
+bool region_examine(const Recorder* r, Region* region) {
   Census census{r, {}, {}, {}};
   take_census(&census);
   if (!find_roots(r, census, region) || !walk_nodes(r, census, region)) return false;
@@ -188,6 +186,15 @@ bool examine(const Recorder* r, Region* region) {
   region->live = live_outside(r, census);
   return !region->outer.empty();
 }
+
+bool region_has_results(const Recorder* r) {
+  Census census{r, {}, {}, {}};
+  take_census(&census);
+  return std::any_of(r->taped.begin(), r->taped.end(),
+                     [&](Tensor* t) { return census.is_result(t); });
+}
+
+namespace {
 
 // ---------------------------------------------------------------- the first time
 struct Snapshot {  // of the stream before the symbolic backward
@@ -353,30 +360,36 @@ PyObject* build_joint(void* context) {
 }
 
 // ---------------------------------------------------------------- the node
-bool fill_saved(Node* node, const Recorder* r, const std::vector<PyObject*>& outputs) {
-  std::vector<std::pair<Scalar, uint8_t>> numbers;
-  for (const Record& record : r->records) {
-    for (size_t i = 0; i < record.scalars.size(); ++i) {
-      numbers.emplace_back(record.scalars[i], record.scalar_is_float[i]);
-    }
+bool save_value(Node* node, size_t position, const RegionRun& run, const Source& s) {
+  const auto index = static_cast<size_t>(s.index);
+  if (s.kind == Source::SavedInput) {
+    Tensor* t = run.externals[index];
+    return !t || save_tensor(node, position, t, 0);
   }
+  Tensor* t = tensor_of(run.outputs[index]);
+  if (!t || index >= run.shared) return !t || save_tensor(node, position, t, 0);
+  const auto alias = steal(tensor_detach(t));  // the node would own itself
+  return alias && save_tensor(node, position, alias.get(), 0);
+}
+
+bool fill_saved(Node* node, const RegionRun& run) {
   size_t saved = 0, scalars = 0;
-  for (const Source& s : node->instance->plan->backward->arguments) {
+  for (const Source& s : run.instance->plan->backward->arguments) {
     if (s.kind == Source::SavedInput || s.kind == Source::SavedOutput) {
-      Tensor* t = s.kind == Source::SavedInput ? r->externals[s.index]
-                                               : tensor_of(outputs[static_cast<size_t>(s.index)]);
-      if (t && !save_tensor(node, saved, t, 0)) return false;
-      ++saved;
+      if (!save_value(node, saved++, run, s)) return false;
     } else if (s.kind == Source::ScalarArgument) {
-      const auto& [value, is_float] = numbers[static_cast<size_t>(s.index)];
-      node->scalar(scalars++) = {value, is_float};
+      const auto index = static_cast<size_t>(s.index);
+      node->scalar(scalars++) = {run.scalars[index], run.scalar_is_float[index]};
     }
   }
   return true;
 }
 
-Node* region_node(const Recorder* r, Instance* instance, const Region& region,
-                  const std::vector<PyObject*>& outputs) {
+}  // namespace
+
+Node* region_node(const RegionRun& run, const std::vector<Edge>& outer,
+                  std::vector<OutputMetadata> roots) {
+  Instance* instance = run.instance;
   size_t saved = 0, scalars = 0;
   bool goes_on = false;
   for (const Source& s : instance->plan->backward->arguments) {
@@ -386,29 +399,44 @@ Node* region_node(const Recorder* r, Instance* instance, const Region& region,
   }
   // Edges that get no gradient are left out: targets are numbers of edges here.
   const std::vector<int32_t>& targets = instance->plan->backward->targets;
-  if (!takes_edges(instance->plan, region.outer.size())) return nullptr;
+  if (!takes_edges(instance->plan, outer.size())) return nullptr;
   auto node = steal(node_new(NodeKind::Plan, targets.size(), saved, scalars));
   if (!node) return nullptr;
   node->instance = share(instance).release();
   node->goes_on = goes_on;
-  node->output_count = node->visible_count = static_cast<uint32_t>(region.roots.size());
+  node->output_count = node->visible_count = static_cast<uint32_t>(roots.size());
   for (size_t i = 0; i < targets.size(); ++i) {
-    const Edge& edge = region.outer[static_cast<size_t>(targets[i])];
+    const Edge& edge = outer[static_cast<size_t>(targets[i])];
     node->edge(i) = {share(edge.node).release(), edge.index};
   }
-  if (!node_extras(node.get()) || !fill_saved(node.get(), r, outputs)) return nullptr;
-  for (const Tensor* t : region.roots) node->extras->outputs.push_back(metadata_of(t));
+  if (!node_extras(node.get()) || !fill_saved(node.get(), run)) return nullptr;
+  node->extras->outputs = std::move(roots);
   return node.release();
 }
 
+bool region_put_behind(Node* node, std::unique_ptr<RegionTape> tape) {
+  node->object = PyCapsule_New(tape.get(), kTapeName, free_tape);
+  if (node->object) tape.release();
+  return node->object != nullptr;
+}
+
+void region_hold(Recorder* r) {
+  r->kept = true;
+  for (const StorageState& state : r->states) {
+    if (state.storage->writer == r) state.storage->writer = nullptr;
+  }
+  r->versions.clear();
+  for (const Tensor* t : r->externals) r->versions.push_back(t->storage->version);
+}
+
+namespace {
+
 // The results' history becomes the node; the old one goes behind it.
 bool attach(Recorder* r, Node* node, const Region& region) {
-  auto* tape = new RegionTape{r, {}};
-  node->object = PyCapsule_New(tape, kTapeName, free_tape);
-  if (!node->object) {
-    delete tape;
-    return false;
-  }
+  auto owner = std::make_unique<RegionTape>();
+  RegionTape* tape = owner.get();
+  if (!region_put_behind(node, std::move(owner))) return false;
+  tape->recorder = r;
   for (size_t k = 0; k < region.roots.size(); ++k) {
     Tensor* root = region.roots[k];
     Autograd* a = root->autograd;
@@ -417,12 +445,7 @@ bool attach(Recorder* r, Node* node, const Region& region) {
     drop(a->base);
     root->flags &= static_cast<uint8_t>(~kIsView);
   }
-  r->kept = true;
-  for (const StorageState& state : r->states) {
-    if (state.storage->writer == r) state.storage->writer = nullptr;
-  }
-  r->versions.clear();
-  for (const Tensor* t : r->externals) r->versions.push_back(t->storage->version);
+  region_hold(r);
   return true;
 }
 
@@ -459,12 +482,27 @@ class Generators {
   std::vector<Ref<>> copies_;  // one per use
 };
 
+Node* node_of_region(const Recorder* r, Instance* instance, const Region& region,
+                     const std::vector<PyObject*>& outputs) {
+  std::vector<Scalar> scalars;
+  std::vector<uint8_t> is_float;
+  for (const Record& record : r->records) {
+    scalars.insert(scalars.end(), record.scalars.begin(), record.scalars.end());
+    is_float.insert(is_float.end(), record.scalar_is_float.begin(), record.scalar_is_float.end());
+  }
+  std::vector<OutputMetadata> roots;
+  for (const Tensor* t : region.roots) roots.push_back(metadata_of(t));
+  return region_node(
+      {instance, r->externals.data(), scalars.data(), is_float.data(), outputs.data(), 0},
+      region.outer, std::move(roots));
+}
+
 bool run_region(Recorder* r, Instance* instance, const Region& region) {
   Ref<Node> node;
   Refs<> outputs;
   Generators before;
   if (before.copy(r) && record_run(r, instance, region.live, &outputs.values)) {
-    node = steal(region_node(r, instance, region, outputs.values));
+    node = steal(node_of_region(r, instance, region, outputs.values));
   }
   const bool fine = node && attach(r, node.get(), region);
   if (fine) before.exchange(r);
@@ -478,7 +516,7 @@ bool run_region(Recorder* r, Instance* instance, const Region& region) {
 RegionEnd region_finish(Recorder* r) {
   if (r->taped.empty() || !joint_compiler || anomaly_recorder) return RegionEnd::Plain;
   Region region;
-  if (!examine(r, &region)) return RegionEnd::Plain;
+  if (!region_examine(r, &region)) return RegionEnd::Plain;
   const Flushing flushing(r);  // other threads wait for its values
   Building building{r, &region};
   Instance* instance = record_instance(r, region.live, region.words, build_joint, &building);
@@ -490,26 +528,34 @@ RegionEnd region_finish(Recorder* r) {
 
 namespace {
 
-// Whether the externals are what they were; what only a backward reads does not matter.
-bool repeatable(const Recorder* r) {
-  std::vector<bool> read(r->externals.size(), true);
-  for (const OutsideCopy& copy : r->copies) {
-    if (copy.original >= 0) read[static_cast<size_t>(r->values[copy.original].source)] = false;
-  }
-  for (size_t i = 0; i < r->externals.size(); ++i) {
-    const Storage* storage = r->externals[i]->storage;
-    const auto state = r->state_of.find(r->externals[i]->storage);
-    if (!read[i]) continue;
-    if (storage->version != r->versions[i] || r->states[state->second].written) return false;
-  }
-  return true;
+// Whether the externals that a plan reads are what they were.
+bool repeatable(const Recorder* r, const Plan* plan) {
+  return std::all_of(
+      plan->code->buffers.begin(), plan->code->buffers.end(), [&](const BufferSpec& buffer) {
+        if (buffer.kind != BufferSpec::Input) return true;
+        const auto slot = static_cast<size_t>(buffer.index);
+        const Storage* storage = r->externals[slot]->storage;
+        const auto state = r->state_of.find(r->externals[slot]->storage);
+        return storage->version == r->versions[slot] && !r->states[state->second].written;
+      });
 }
 
-bool run_again(Recorder* r, const std::vector<int32_t>& live) {
+bool run_again(Recorder* r, const std::vector<int32_t>& live, const char* reason) {
   Refs<> outputs;
   const auto instance = steal(record_instance(r, live, {}, nullptr, nullptr));
+  Plan* plan = instance ? instance->plan : nullptr;
+  if (PyErr_Occurred() || (plan && !plan->code && !plan_compile(plan))) return false;
+  if (!plan || !repeatable(r, plan)) {
+    PyErr_Format(PyExc_NotImplementedError,
+                 "[compile] a value inside a compiled function is wanted after its end (%s), and "
+                 "cannot be computed again: the function wrote to what it is computed of, or that "
+                 "was written since\n"
+                 "hint: call backward inside the compiled function",
+                 reason);
+    return false;
+  }
   Generators again;
-  if (!instance || !again.copy(r)) return false;
+  if (!again.copy(r)) return false;
   again.exchange(r);
   const bool fine = record_run(r, instance.get(), live, &outputs.values);
   again.exchange(r);
@@ -530,17 +576,8 @@ bool region_recompute(Recorder* r, const char* reason) {
     }
   }
   if (live.empty()) return true;
-  if (!repeatable(r)) {
-    PyErr_Format(PyExc_NotImplementedError,
-                 "[compile] a value inside a compiled function is wanted after its end (%s), and "
-                 "cannot be computed again: the function wrote to its inputs, or they were "
-                 "written since\n"
-                 "hint: call backward inside the compiled function",
-                 reason);
-    return false;
-  }
   const Flushing flushing(r);
-  return run_again(r, live);
+  return run_again(r, live, reason);
 }
 
 namespace {

@@ -463,6 +463,11 @@ void node_release_saved(Node* n) {
   if (!inner->task) node_release_saved(inner);  // else a backward still comes to it by itself
 }
 
+uint64_t node_sequences(uint64_t count) {
+  return std::exchange(next_sequence, next_sequence + count);
+}
+uint64_t node_sequences_from(uint64_t next) { return std::exchange(next_sequence, next); }
+
 bool init_node(PyObject* module) {
   in_forked_child(stop_burying);
   NodeType = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));

@@ -167,6 +167,9 @@ Node* node_new(NodeKind kind, size_t edges, size_t saved, size_t scalars);
 bool node_reserve(Node* node, size_t edges, size_t saved, size_t scalars);  // only while empty
 NodeExtras* node_extras(Node* node);  // creates on demand; null + MemoryError
 std::string node_name(const Node* node);
+// Numbers that no other node gets, so many one behind the other: the first.
+uint64_t node_sequences(uint64_t count);
+uint64_t node_sequences_from(uint64_t next);  // the next node's; returns what it would have been
 PyObject* node_hooks_dict(PyObject** slot);  // borrowed OrderedDict, created on demand
 // Shape and dtype that the gradient of output `index` must have. False: unknown (no exception).
 bool node_output_metadata(const Node* node, uint32_t index, OutputMetadata* out);
@@ -257,6 +260,9 @@ struct SavedHooks {
   PyObject *pack, *unpack;  // borrowed from the thread's stack
 };
 bool saved_hooks_active(SavedHooks* out);
+// Until they are resumed no hooks are active; `depth` is what suspend returned.
+uint32_t saved_hooks_suspend();
+void saved_hooks_resume(uint32_t depth);
 bool init_modes(PyObject* module);
 bool init_function(PyObject* module);
 

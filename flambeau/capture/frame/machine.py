@@ -334,10 +334,7 @@ class Machine:
             arguments, body, flags = op.overloads[index]
             if "python" in flags:
                 return self._call_body(body, arguments, values)
-        result = op(*args, **kwargs)
-        if type(result) is Tensor and result.requires_grad and _core.is_grad_enabled():
-            raise Unexplained("it needs gradients")
-        return self.collection(result)
+        return self.collection(op(*args, **kwargs))
 
     def _call_body(self, body: Any, arguments: Any, values: tuple[Any, ...]) -> Any:
         positional, named = [], {}
