@@ -543,6 +543,9 @@ PyObject* tape_shown_node(Node* node, uint32_t output_index);
 extern constinit FB_THREAD_LOCAL Recorder* active_recorder;
 // Appends a call to the active recorder instead of running it; fills outputs with pending tensors.
 bool record_call(Instance* instance, const Call& call, PyObject** outputs);
+bool record_learning();  // a dry run is active
+// In a dry run a write to memory from outside is only noted; false: it is one to be counted.
+bool record_notes_write(const Tensor* t);
 bool record_flush(Recorder* recorder, const char* reason);
 // Makes sure that a pending storage is computed, if need be by waiting for another thread.
 bool record_settle(Storage* storage, const char* reason);

@@ -56,7 +56,10 @@ bool check_inplace(const Frame& frame) {
 bool finish_inplace(const Frame& frame, const Instance* instance, const Call& call,
                     PyObject** outputs) {
   // A class of calls may leave alone what its schema says it writes (batch_norm in eval mode).
-  for (int32_t slot : instance->plan->mutated) tensor_bump_version(call.tensors[slot]);
+  for (int32_t slot : instance->plan->mutated) {
+    Tensor* t = call.tensors[slot];
+    if (!active_recorder || !record_notes_write(t)) tensor_bump_version(t);
+  }
   if (!grad_mode.enabled) return true;
   for (size_t i = 0; i < frame.mutated.size(); ++i) {
     Tensor* target = frame.tensors[frame.mutated[i]];

@@ -340,13 +340,28 @@ bool Explanation::edges_hold(Tensor** tensors) const {
   return replay_fits(*replay.get(), externals.data());
 }
 
+// Constants have the memory that they had when it was learnt, where no two of a written one shared
+// it; only arguments may have come to share it.
+bool Explanation::writes_hold(Tensor** tensors) const {
+  for (size_t i = 0; i < constants.size(); ++i) {
+    if (constants[i]->storage != constant_storages[i]) return false;
+  }
+  return std::all_of(writes.begin(), writes.end(), [&](const WriteGuard& write) {
+    const Storage* storage = input(write.source, tensors)->storage;
+    return std::none_of(sources.begin(), sources.end(), [&](int32_t source) {
+      return source != write.source && (source >= 0 || write.source >= 0) &&
+             input(source, tensors)->storage == storage;
+    });
+  });
+}
+
 bool Explanation::holds(const Arguments& arguments, Tensor** tensors) {
   if (!(Modes::now() == modes) || changes != record_changes()) return false;
   if (!pattern.matches(arguments, tensors) || !guards.hold()) return false;
   for (size_t i = 0; i < constants.size(); ++i) {
     if (!constant_guards[i].holds(constants[i].get())) return false;
   }
-  if (replay && !edges_hold(tensors)) return false;
+  if ((replay && !edges_hold(tensors)) || (!writes.empty() && !writes_hold(tensors))) return false;
   return std::all_of(indices.begin(), indices.end(), [&](const IndexGuard& guard) {
     return index_holds(guard, input(guard.source, tensors));
   });
@@ -455,7 +470,11 @@ PyObject* Explanation::run(Tensor** tensors) {
   auto generator = replay && !generators.empty() ? steal(generator_copy(Py_None)) : Ref<>();
   if (PyErr_Occurred() || !plan_run(held.get(), call, outputs)) return nullptr;
   for (size_t k = 0; k < versions.size(); ++k) {
+    if (held->plan->outputs[k].kind != OutputSpec::New) continue;
     tensor_of(outputs[k])->storage->version = versions[k];
+  }
+  for (const WriteGuard& write : writes) {
+    input(write.source, tensors)->storage->version += write.counts;
   }
   Ref<Node> node;
   if (replay) {

@@ -149,6 +149,12 @@ struct IndexGuard {
   IndexRange range;
 };
 
+// Memory from outside that the calls write.
+struct WriteGuard {
+  int32_t source;   // as of `Explanation::sources`
+  uint32_t counts;  // by how much its version grows
+};
+
 // A result that is a view of an output.
 struct ViewSpec {
   Py_ssize_t output;
@@ -181,6 +187,8 @@ struct Explanation {
   std::vector<uint8_t> scalar_is_float;
   std::vector<PyObject*> generators;  // None each: the default one
   std::vector<IndexGuard> indices;
+  std::vector<WriteGuard> writes;
+  std::vector<const Storage*> constant_storages;  // where `writes` is not empty; only compared
   std::vector<RecipeItem> recipe;
   std::vector<ViewSpec> views;
   std::vector<uint32_t> versions;  // of the outputs' memory, which calls wrote in place
@@ -188,7 +196,8 @@ struct Explanation {
   Ref<> text;                      // its guards as lines
 
   bool holds(const Arguments& arguments, Tensor** tensors);
-  bool edges_hold(Tensor** tensors) const;  // gradients leave it as where it was learnt
+  bool edges_hold(Tensor** tensors) const;   // gradients leave it as where it was learnt
+  bool writes_hold(Tensor** tensors) const;  // what is written is one tensor's only
   Tensor* input(int32_t source, Tensor** tensors) const {
     return source >= 0 ? tensors[source] : constants[static_cast<size_t>(~source)].get();
   }

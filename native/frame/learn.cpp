@@ -43,11 +43,11 @@ class Builder {
 
   bool find_program() {
     if (r_->refused) return refuse("it needs a value, or memory of others") != nullptr;
-    if (!r_->copies.empty() || r_->written || r_->lasting) {
+    if (!r_->copies.empty() || r_->lasting) {
       return refuse("it reads or writes memory of others") != nullptr;
     }
     if (!find_history()) return false;
-    reached_.resize(live_.size(), false);
+    for (int32_t value : live_) reached_.push_back(!is_new(value));
     x_->versions.resize(live_.size(), 0);
     for (Tensor* t : r_->externals) {
       const auto source = sources_.find(t);
@@ -55,6 +55,7 @@ class Builder {
         return refuse("a tensor comes from no argument or guard") != nullptr;
       x_->sources.push_back(source->second);
     }
+    if (!read_writes()) return false;
     for (const Record& record : r_->records) {
       x_->scalars.insert(x_->scalars.end(), record.scalars.begin(), record.scalars.end());
       x_->scalar_is_float.insert(x_->scalar_is_float.end(), record.scalar_is_float.begin(),
@@ -102,6 +103,27 @@ class Builder {
   }
 
  private:
+  bool is_new(int32_t value) const { return r_->states[r_->values[value].state].fresh; }
+
+  bool read_writes() {
+    for (const Storage* storage : r_->writes) {
+      const auto& externals = r_->externals;
+      const auto at = std::find_if(externals.begin(), externals.end(),
+                                   [&](const Tensor* t) { return t->storage == storage; });
+      if (at == externals.end()) return refuse("what it writes is no argument") != nullptr;
+      const int32_t source = x_->sources[static_cast<size_t>(at - externals.begin())];
+      const auto same = std::find_if(x_->writes.begin(), x_->writes.end(),
+                                     [&](const WriteGuard& w) { return w.source == source; });
+      if (same != x_->writes.end()) {
+        ++same->counts;
+      } else {
+        x_->writes.push_back({source, 1});
+      }
+    }
+    for (const auto& constant : x_->constants) x_->constant_storages.push_back(constant->storage);
+    return true;
+  }
+
   // What tier 1 gives the results for a history at the region's end, and what must be computed.
   bool find_history() {
     if (!r_->taped.empty() && region_examine(r_, &region_)) {
@@ -152,8 +174,11 @@ class Builder {
         (x_->replay ? !plan->backward || count < live_.size() : count != live_.size())) {
       return refuse("its program has other results") != nullptr;
     }
-    for (const OutputSpec& output : plan->outputs) {
-      if (output.kind != OutputSpec::New) return refuse("its program gives views") != nullptr;
+    for (size_t k = 0; k < count; ++k) {
+      const bool makes = k >= live_.size() || is_new(live_[k]);
+      if (plan->outputs[k].kind != (makes ? OutputSpec::New : OutputSpec::Input)) {
+        return refuse("its program gives views") != nullptr;
+      }
     }
     return plan->tensors == static_cast<int32_t>(x_->sources.size()) &&
            plan->numbers == static_cast<int32_t>(x_->scalars.size()) &&

@@ -45,6 +45,7 @@ uint32_t next_epoch = 1;
 }  // namespace
 
 bool record_watched() { return flush_watched; }
+bool record_learning() { return active_recorder && active_recorder->learning; }
 int64_t record_builds() { return stream_builds; }
 int64_t record_changes() { return stream_changes; }
 
@@ -65,6 +66,7 @@ void record_forget(Recorder* r) {
   r->values.clear();
   r->copies.clear();
   r->looked.clear();
+  r->writes.clear();
   r->state_of.clear();
   r->appended = r->written = r->interrupted = false;
   r->epoch = next_epoch++;

@@ -127,6 +127,7 @@ struct Recorder {
   std::vector<Tensor*> externals;  // owned
   std::vector<OutsideCopy> copies;
   std::vector<LookedAt> looked;  // in a dry run
+  std::vector<Storage*> writes;  // in a dry run: memory from outside, once per write, borrowed
   std::unordered_map<Storage*, int32_t> state_of;
   uint32_t epoch = 0;
   int depth = 0;

@@ -429,7 +429,7 @@ void note_writes(Recorder* r, Record* record, const Call& call) {
     const int32_t state = r->values[before].state;
     const int32_t id = add_value(r, Value::Write, state, before, t);
     r->states[state].written = true;
-    if (!t->storage->pending) t->storage->writer = r;
+    if (!t->storage->pending && !r->learning) t->storage->writer = r;
     r->states[state].latest = id;
     t->value_id = id;
     t->record_epoch = r->epoch;
@@ -485,14 +485,13 @@ bool settle_others(const Recorder* r, const Call& call, bool* fine) {
   return settled;
 }
 
-// Whether a dry run may go on after a call: its effects are its results, and it fails for no data.
+// Whether a dry run may go on after a call: it fails for no data, and others see no write of it.
 bool explains(Recorder* r, const Instance* instance, const Call& call, Way way) {
   const Plan* plan = instance->plan;
-  if (way == Way::Record && !writes_outside(plan, call) && record_note_indices(r, instance, call)) {
-    return true;
-  }
+  if (way == Way::Record && record_note_indices(r, instance, call)) return true;
   r->refused = true;
-  PyErr_Format(PyExc_RuntimeError, "[compile] %s may fail for reasons of data, or writes to memory",
+  PyErr_Format(PyExc_RuntimeError,
+               "[compile] %s may fail for reasons of data, or writes to memory of others",
                plan->name.c_str());
   return false;
 }
@@ -551,6 +550,13 @@ bool record_call(Instance* instance, const Call& call, PyObject** outputs) {
     if (fine && std::exchange(flushed, true)) return run_eagerly(instance, call, outputs);
   }
   return false;
+}
+
+bool record_notes_write(const Tensor* t) {
+  Recorder* r = active_recorder;
+  if (!r->learning || t->storage->pending) return false;
+  r->writes.push_back(t->storage);
+  return true;
 }
 
 RecordPlace record_place(const Instance* instance) {

@@ -225,7 +225,9 @@ class Replaying {
   static bool finish(const Record& record, const Call& call, PyObject** outputs,
                      const TapedCall* taped) {
     const Plan* plan = record.instance->plan;
-    for (int32_t slot : plan->mutated) tensor_bump_version(call.tensors[slot]);
+    for (int32_t slot : plan->mutated) {  // memory from outside was written by the call itself
+      if (call.tensors[slot]->storage->pending) tensor_bump_version(call.tensors[slot]);
+    }
     if (!taped) return true;
     if (plan->mutated.empty()) {
       if (!tape_record(record.instance, call, outputs)) return false;

@@ -401,6 +401,9 @@ bool tensor_contiguous(const Tensor* t) { return (t->flags & kContiguous) != 0; 
 
 bool tensor_materialise(Tensor* t, const char* reason) {
   Storage* storage = t->storage;
+  if (active_recorder && record_learning()) [[unlikely]] {
+    return record_flush(active_recorder, reason);  // refuses: guards say nothing about data
+  }
   if (!storage->pending) return !storage->writer || record_flush(storage->writer, reason);
   if (storage->recorder && !record_settle(storage, reason)) return false;
   if (!storage->pending) return true;

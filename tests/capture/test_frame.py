@@ -364,10 +364,6 @@ def _writes_global(x: Any) -> Any:
     return x * SCALE
 
 
-def _mutates(x: Any) -> Any:
-    return x.add_(1) * 2
-
-
 def _returns_a_list(x: Any) -> Any:
     return x + 1, LOG
 
@@ -409,7 +405,6 @@ RECORDED: dict[str, tuple[Callable[..., Any], Callable[[], Any], str]] = {
     "global": (_writes_global, lambda: SCALE, "STORE_GLOBAL"),
     "attribute": (Counter(), lambda: RECORDED["attribute"][0].count, "from outside"),
     "dict": (Counter().remember, lambda: RECORDED["dict"][0].__self__.seen, "from outside"),
-    "input": (_mutates, lambda: None, "writes to memory"),
     "list from outside": (_returns_a_list, lambda: None, "list"),
     "unknown function": (_draws, lambda: None, "random"),
     "clock": (_clock, lambda: None, "monotonic"),

@@ -7,17 +7,21 @@ builtin values, tensors and containers of these alone, and notes what containers
 from __future__ import annotations
 
 import builtins
+import functools
 import math
 import operator
 import types
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from flambeau import _core
 from flambeau._core import Tensor
 from flambeau.capture.frame.evidence import MISSING, Raised, Unexplained, is_key
 from flambeau.nn.parameter import Parameter
+
+if TYPE_CHECKING:
+    from flambeau.capture.frame.machine import Machine
 
 TENSORS = frozenset({Tensor, Parameter})
 ATOMS = frozenset(
@@ -346,6 +350,18 @@ def _callable(machine: Any, value: Any) -> bool:
     return machine.evidence.attribute(type(value), "__call__") is not MISSING
 
 
+def _reduce(
+    machine: Machine, function: Callable[..., object], values: Iterable[object], *initial: object
+) -> object:
+    items = [*initial, *machine.iterate(values)]
+    if not items:
+        raise Unexplained("it reduces nothing")
+    total = items[0]
+    for value in items[1:]:
+        total = machine.call(function, (total, value), {})
+    return total
+
+
 _SPECIAL: dict[Any, Callable[..., Any]] = {
     isinstance: _isinstance,
     issubclass: _issubclass,
@@ -362,5 +378,6 @@ _SPECIAL: dict[Any, Callable[..., Any]] = {
     map: _map,
     dict: _dict,
     callable: _callable,
+    functools.reduce: _reduce,
 }
 _NAMED = frozenset({dict})
