@@ -387,9 +387,10 @@ struct IndexCheck {
   int64_t value;
 };
 // Of an integer output: its elements are below register `size` and not negative, or (-1) they are
-// elements of the tensor in `slot`.
+// elements of the tensor in `slot`, or (-1, too) they are below number `high` and not below number
+// `low` (-1: 0).
 struct IndexBound {
-  int32_t output, size, slot;
+  int32_t output, size, slot, high, low;
 };
 enum class ReturnKind : uint8_t { Single, Tuple, List, Nothing, Structseq };
 

@@ -46,11 +46,20 @@ def _bound(number: int, output: Node, program: Program) -> Bound | None:
         return None
     if index.is_input:
         return Bound(number, -1, index.attribute("slot"))
-    positions = record_of(index).positions
-    axis = None if positions is None else positions(index)
-    if axis is None:
+    record = record_of(index)
+    axis = None if record.positions is None else record.positions(index)
+    if axis is not None:
+        return Bound(number, program.register(index.inputs[0].shape[axis]), -1)
+    interval = None if record.interval is None else record.interval(index)
+    return None if interval is None else _between(number, *map(_source, interval))
+
+
+def _between(number: int, low: Node, high: Node) -> Bound | None:
+    """The bound of an output whose elements are drawn from [low, high)."""
+    if not high.is_scalar or not (low.is_scalar or _is_zero(low)):
         return None
-    return Bound(number, program.register(index.inputs[0].shape[axis]), -1)
+    first = low.attribute("slot") if low.is_scalar else -1
+    return Bound(number, -1, -1, high.attribute("slot"), first)
 
 
 def _divisor(checked: Node) -> Check | None:

@@ -100,12 +100,16 @@ class Bound(NamedTuple):
     Attributes:
         output: its number.
         size: register above all of them, none of which is negative; -1: see `slot`.
-        slot: tensor slot of whose elements it consists.
+        slot: tensor slot of whose elements it consists; -1: see `high`.
+        high: slot of the number above all of them.
+        low: slot of the number that is the least of them; -1: none is negative.
     """
 
     output: int
     size: int
     slot: int
+    high: int = -1
+    low: int = -1
 
 
 class PlanSpec(NamedTuple):

@@ -174,7 +174,8 @@ def _attributes(spec: PlanSpec, registers: int) -> Iterator[Line]:
             f"bound {tuple(bound)}",
             _range("output", [bound.output], outputs)
             or _range("register", [bound.size], registers, absent=True)
-            or _range("slot", [bound.slot], spec.tensors, absent=bound.size >= 0),
+            or _range("slot", [bound.slot], spec.tensors, absent=max(bound.size, bound.high) >= 0)
+            or _range("number", [bound.high, bound.low], spec.numbers, absent=True),
         )
     for flag in ("faults", "copies_overlaps"):
         if getattr(spec, flag):

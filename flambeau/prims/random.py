@@ -165,6 +165,13 @@ def _samples() -> Iterator[tuple[list[Any], dict[str, Any]]]:
     yield [], {**places, **common, "shape": (1, 2, PLACE_WORDS)}
 
 
+def _interval(x: Node) -> tuple[Node, Node] | None:
+    if x.attribute("distribution") != "integers":
+        return None
+    low, high = x.inputs
+    return low, high
+
+
 register(
     Primitive(
         "random",
@@ -175,6 +182,7 @@ register(
         cost=20,
         reference=_reference,
         samples=_samples,
+        interval=_interval,
     )
 )
 

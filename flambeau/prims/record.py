@@ -243,6 +243,7 @@ class Primitive(NamedTuple):
         constant: whether all its elements are its attribute `value`.
         concatenates: shape: whether its result is its operands, side by side.
         positions: the dimension of its first operand in which its elements are positions.
+        interval: the scalars low and high between which, high excluded, its elements are.
         raises: whether its routine may raise an error that depends on data.
         repeats: shape: how it reads one element of its operand for many of its result.
         moves: shape: whether its result is in other memory than its operand.
@@ -274,6 +275,7 @@ class Primitive(NamedTuple):
     constant: bool = False
     concatenates: bool = False
     positions: Callable[[Node], int | None] | None = None
+    interval: Callable[[Node], tuple[Node, Node] | None] | None = None
     raises: bool = False
     repeats: Literal["dimensions", "windows"] | None = None
     moves: bool = False

@@ -68,10 +68,11 @@ bool check_faults(const Plan* plan) {
     }
   }
   for (const IndexBound& bound : plan->bounds) {
-    const bool of_input = bound.size == -1;
+    const bool of_input = bound.size == -1 && bound.high == -1;
     if (!check_registers({bound.output}, static_cast<int64_t>(plan->outputs.size())) ||
         !check_registers({bound.size}, limit, true) ||
-        !check_registers({bound.slot}, plan->tensors, !of_input)) {
+        !check_registers({bound.slot}, plan->tensors, !of_input) ||
+        !check_registers({bound.high, bound.low}, plan->numbers, true)) {
       return false;
     }
   }

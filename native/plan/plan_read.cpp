@@ -156,7 +156,8 @@ bool read_check(PyObject* record, IndexCheck* out) {
 
 bool read_bound(PyObject* record, IndexBound* out) {
   return read_i32(record, "output", &out->output) && read_i32(record, "size", &out->size) &&
-         read_i32(record, "slot", &out->slot);
+         read_i32(record, "slot", &out->slot) && read_i32(record, "high", &out->high) &&
+         read_i32(record, "low", &out->low);
 }
 
 // The type of results with named fields: a named tuple is constructed by `_make`, a struct sequence

@@ -121,6 +121,11 @@ bool bounded(const Recorder* r, const Tensor* t, const Range& range) {
     if (bound->size >= 0) {
       return instance->registers[static_cast<size_t>(bound->size)] <= range.high;
     }
+    if (bound->high >= 0) {
+      const auto& numbers = maker.record->scalars;
+      return numbers[static_cast<size_t>(bound->high)].i <= range.high &&
+             (bound->low < 0 || numbers[static_cast<size_t>(bound->low)].i >= 0);
+    }
     id = maker.record->operands[static_cast<size_t>(bound->slot)];
   }
 }

@@ -230,6 +230,36 @@ def test_how_often_a_region_runs_early(name: str) -> None:
     assert torch.equal(torch.compile(function, fullgraph=True)(x), function(x))
 
 
+DRAWS: dict[str, tuple[int, Callable[[Any], Any]]] = {
+    "below": (0, lambda x: x[torch.randint(0, 3, (5,))] * 2),
+    "from 0": (0, lambda x: x[torch.randint(2, (5,))] * 2),
+    "some of them": (0, lambda x: x.index_select(0, torch.randint(1, 3, (5,)).view(5)) * 2),
+    "as int32": (1, lambda x: F.embedding(torch.randint(0, 3, (5,)).int(), x) * 2),
+    "negative": (1, lambda x: x[torch.randint(-2, 3, (5,))] * 2),
+    "too high": (1, lambda x: x[torch.randint(0, 4, (5,)).clamp(max=2)] * 2),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_drawn_places_are_known(name: str) -> None:
+    """Integers that are drawn from an interval inside of what they index need no look."""
+    flushes, function = DRAWS[name]
+    x = torch.randn(3, 2)
+    assert torch.compiler.explain(function, x).graph_break_count == flushes
+    torch.manual_seed(3)
+    expected = [function(x) for _ in range(3)]
+    torch.manual_seed(3)
+    compiled = torch.compile(function)
+    assert all(torch.equal(compiled(x), y) for y in expected)
+
+
+def test_places_drawn_from_too_much() -> None:
+    compiled = torch.compile(lambda x, n: x[torch.randint(0, n, (50,))] * 2)
+    assert compiled(torch.randn(3, 2), 3).shape == (50, 2)
+    with pytest.raises(IndexError):
+        compiled(torch.randn(3, 2), 1000)
+
+
 def test_positions_are_looked_at() -> None:
     """Indices made of integers inside of the region are known when they are used."""
     table, outside = nn.Embedding(8, 4), torch.zeros(3)
