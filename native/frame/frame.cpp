@@ -346,11 +346,14 @@ bool Explanation::writes_hold(Tensor** tensors) const {
   for (size_t i = 0; i < constants.size(); ++i) {
     if (constants[i]->storage != constant_storages[i]) return false;
   }
-  return std::all_of(writes.begin(), writes.end(), [&](const WriteGuard& write) {
-    const Storage* storage = input(write.source, tensors)->storage;
-    return std::none_of(sources.begin(), sources.end(), [&](int32_t source) {
-      return source != write.source && (source >= 0 || write.source >= 0) &&
-             input(source, tensors)->storage == storage;
+  const bool writes_argument =
+      std::any_of(writes.begin(), writes.end(), [](const WriteGuard& w) { return w.source >= 0; });
+  return std::none_of(sources.begin(), sources.end(), [&](int32_t source) {
+    if (source < 0 && !writes_argument) return false;
+    const Storage* storage = input(source, tensors)->storage;
+    return std::any_of(writes.begin(), writes.end(), [&](const WriteGuard& w) {
+      return source != w.source && (source >= 0 || w.source >= 0) &&
+             input(w.source, tensors)->storage == storage;
     });
   });
 }
