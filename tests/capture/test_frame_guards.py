@@ -21,7 +21,7 @@ import pytest
 import flambeau as torch
 from flambeau import nn
 from flambeau.capture.frame.evidence import Evidence
-from tests.capture.frames import CALLS, explained, same, skips
+from tests.capture.frames import CALLS, compiled_by_calls, explained, same, skips
 
 OBJECTS, DICTS, TYPES, FUNCTIONS, CELLS, LISTS = range(6)  # parts of the evidence
 FACTOR: Any = 2
@@ -343,6 +343,30 @@ def test_identical_arguments() -> None:
     result, skipped = skips(compiled, x, x)
     assert not skipped
     assert result[1] is True
+
+
+ALSO_REACHED: dict[str, Callable[[], tuple[Callable[..., Any], Any, Any]]] = {
+    "tensor": lambda: _reaching(torch.ones(3) * 2, torch.ones(3), lambda x, y: x * y),
+    "list": lambda: _reaching([torch.ones(3) * 2], [torch.ones(3)], lambda x, y: x[0] * y[0]),
+    "dict": lambda: _reaching({"a": torch.ones(3) * 2}, {"a": torch.ones(3)},
+                              lambda x, y: x["a"] * y["a"]),
+    "tuple": lambda: _reaching((torch.ones(3) * 2,), (torch.ones(3),), lambda x, y: x[0] * y[0]),
+}  # fmt: skip
+
+
+def _reaching(
+    held: Any, other: Any, product: Callable[[Any, Any], Any]
+) -> tuple[Callable[..., Any], Any, Any]:
+    return lambda x: product(x, held), held, other
+
+
+@pytest.mark.parametrize("name", ALSO_REACHED)
+def test_arguments_that_are_also_reached_otherwise(name: str) -> None:
+    """Calls that passed what a closure holds say nothing about calls that pass another value."""
+    function, held, other = ALSO_REACHED[name]()
+    compiled = compiled_by_calls(function, held)
+    assert torch.equal(compiled(other), function(other))
+    assert torch.equal(compiled(held), function(held))
 
 
 def test_names_of_arguments() -> None:

@@ -79,9 +79,10 @@ class Evidence:
     # ------------------------------------------------------------------ what was read
     def read(self, value: Any, depth: int = 0) -> Any:
         """A value that guarded state holds; tensors become constants."""
+        if id(value) in self.arguments:
+            raise Unexplained("an argument is also reached otherwise")  # the next one may not be
         if isinstance(value, Tensor):
-            if id(value) not in self.arguments:
-                self.constants[id(value)] = value
+            self.constants[id(value)] = value
         elif type(value) is tuple and depth < _MAX_DEPTH:
             for item in value:
                 self.read(item, depth + 1)
