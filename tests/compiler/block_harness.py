@@ -31,11 +31,11 @@ def on_tier(tier, calls):
         for call in calls:
             flambeau.manual_seed(0)
             try:
-                results.append(call())
+                results.append(bits(call()))
             except Exception as error:
                 results.append(f"{type(error).__name__}: {error}")
     _core.plan_cache_clear()
-    return [bits(result) for result in results]
+    return results
 
 
 class Launcher:
