@@ -63,6 +63,7 @@ CONTINUOUS = frozenset(
 # Parameters of one number per element, of these dtypes.
 EACH = {"bernoulli_each": {"f32", "f64"}, "poisson": {"f64"}, "standard_gamma": {"f64"},
         "binomial": {"f64"}}  # fmt: skip
+PRECISE = frozenset({"binomial", "standard_gamma"})  # float32 and float64 alone
 INTEGERS = frozenset({"integers", "integers_from"})
 
 
@@ -73,7 +74,8 @@ def _infer(operands: tuple[Node, ...], constants: dict[str, Any]) -> Type:
             f"[random] unknown distribution {distribution!r}\nhint: one of {', '.join(PARAMETERS)}"
         )
     check_count("random", operands, PARAMETERS[distribution])
-    if dtype in COMPLEX or (distribution in CONTINUOUS and dtype not in FLOATS):
+    wide = distribution not in PRECISE or dtype in ("f32", "f64")
+    if dtype in COMPLEX or not wide or (distribution in CONTINUOUS and dtype not in FLOATS):
         raise NotImplementedError(
             f"[random] {distribution} is not implemented for {PUBLIC[dtype]}\n"
             "hint: draw floats and cast"
