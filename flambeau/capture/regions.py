@@ -25,6 +25,7 @@ from flambeau.ir.lock import importing, late, loaded
 from flambeau.runtime import boundaries, config_modules, settings
 
 BACKENDS = ("inductor", "flambeau", "aot_eager", "eager")
+_COMPILERS = (None, "inductor", "flambeau")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
@@ -215,10 +216,14 @@ class _Permitting:
 
 
 class _Stance:
-    """How compiled functions behave, in all threads: `torch.compiler.set_stance`."""
+    """How compiled functions behave, in all threads: `torch.compiler.set_stance`, and passes.
+
+    Attributes:
+        special: whether a call does something else than record itself.
+    """
 
     def __init__(self) -> None:
-        self._eager = False
+        self._eager = self._passes = self.special = False
 
     @property
     def eager(self) -> bool:
@@ -228,10 +233,22 @@ class _Stance:
     @eager.setter
     def eager(self, value: bool) -> None:
         self._eager = value
-        _core.set_skipping(not value)
+        self._update()
+
+    def read_passes(self) -> None:
+        """Notes whether `torch._inductor.config` has passes of the user."""
+        names = capture_options.PASSES
+        self._passes = any(config_modules.value(capture_options.SETTINGS, n) for n in names)
+        self._update()
+
+    def _update(self) -> None:
+        self.special = self._eager or self._passes
+        _core.set_skipping(not self.special)
 
 
 Stance = _Stance()
+for _name in capture_options.PASSES:
+    config_modules.observe(capture_options.SETTINGS, _name, Stance.read_passes)
 
 
 def record(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -252,6 +269,56 @@ def record_sealed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         _core.record_end(END)
 
 
+def in_region(function: Callable[..., Any], tuned: bool) -> Callable[..., Any]:
+    """A function whose calls are recorded regions, whatever the stance is.
+
+    Args:
+        function: the function.
+        tuned: whether kernels are measured.
+    """
+    begin = _begin_tuned if tuned else _core.record_begin
+
+    def call(*args: Any) -> Any:
+        begin()
+        try:
+            return function(*args)
+        finally:
+            _core.record_end(END)
+
+    return call
+
+
+class _Special:
+    """Calls of a compiled function that do not simply record it: eagerly, or through passes."""
+
+    def __init__(self, function: Callable[..., Any], fullgraph: bool, tuned: bool) -> None:
+        self._function, self._fullgraph, self._tuned = function, fullgraph, tuned
+        self._by_passes: dict[Any, Callable[..., Any]] = {}
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if Stance.eager:
+            return self._function(*args, **kwargs)
+        passes = capture_options.graph_passes(None)
+        with importing:
+            from flambeau._inductor.compile_fx import Passes
+        key = Passes.of(passes).key
+        if key not in self._by_passes:
+            compiler = _with_passes(passes, self._fullgraph, self._tuned, None)
+            self._by_passes[key] = compiler(self._function)
+        return self._by_passes[key](*args, **kwargs)
+
+
+def _with_passes(
+    passes: dict[str, Any], fullgraph: bool, tuned: bool, limit: int | None
+) -> Callable[[Any], Any]:
+    """Returns the function that compiles through graphs that passes of the user change."""
+    with importing:
+        from flambeau._dynamo.custom_backend import compiled_by
+        from flambeau._inductor.compile_fx import Passes, backend_of
+    backend = backend_of(Passes.of(passes), tuned)
+    return lambda function: compiled_by(function, backend, fullgraph, limit)
+
+
 def _begin_tuned() -> None:
     _core.record_begin()
     _core.record_tune()
@@ -259,12 +326,13 @@ def _begin_tuned() -> None:
 
 def _wrap(function: Callable[..., Any], fullgraph: bool, tuned: bool) -> Callable[..., Any]:
     begin, end = _begin_tuned if tuned else _core.record_begin, _core.record_end
+    special = _Special(function, fullgraph, tuned)
     _observe()
 
     @functools.wraps(function)
     def compiled(*args: Any, **kwargs: Any) -> Any:
-        if Stance.eager:
-            return function(*args, **kwargs)
+        if Stance.special:
+            return special(args, kwargs)
         begin()
         try:
             return function(*args, **kwargs)
@@ -315,7 +383,7 @@ def _checked_arguments(
         return False
     if backend not in (None, *BACKENDS):
         raise late("flambeau._dynamo.exc").InvalidBackend(backend)
-    return backend in (None, "inductor", "flambeau") and capture_options.tunes(mode, options)
+    return backend in _COMPILERS and capture_options.tunes(mode, options)
 
 
 class Default:
@@ -383,7 +451,9 @@ def compile(  # noqa: A001 - PyTorch's name
             the fastest way from then on, in later processes too. Results have the same bits in
             every mode. FLAMBEAU_DEBUG=1 shows what was measured.
         options: PyTorch's options by name, instead of `mode`; "max_autotune" and
-            "max_autotune_gemm" tune as that mode does, the others change nothing here.
+            "max_autotune_gemm" tune as that mode does; "post_grad_custom_pre_pass" and its kin
+            are functions that change the graph before it is compiled (docs/compile.md); the
+            others change nothing here.
         name: for reports; has no effect.
         disable: return `model` unchanged.
         recompile_limit: graphs for which a backend that is a function is called; further ones
@@ -423,6 +493,8 @@ def compile(  # noqa: A001 - PyTorch's name
 
     if callable(backend):
         compiler = _by_backend(backend, fullgraph, mode, options, recompile_limit)
+    elif backend in _COMPILERS and (passes := capture_options.graph_passes(options)):
+        compiler = _with_passes(passes, fullgraph, tuned, recompile_limit)
     else:
         compiler = functools.partial(_wrap, fullgraph=fullgraph, tuned=tuned)
     if isinstance(model, nn.Module):
