@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import flambeau as torch
+from flambeau._subclasses.fake_tensor import FakeTensor
 from flambeau.fx import GraphModule
 from flambeau.fx.experimental._operator_trace import Function, Value, tagged
 from flambeau.fx.experimental._partition import BACKWARD, default_partition
@@ -196,7 +197,8 @@ def _caller(function: Function) -> Callable[[Sequence[Value]], Value]:
 
 def _recorded(function: Value, args: Sequence[Value], table: Value) -> GraphModule:
     """The graph of a function; its inputs and outputs are those of its containers, flat."""
-    module = make_fx(function, decomposition_table=table)(*args)
+    fake = any(isinstance(x, FakeTensor) for x in pytree.tree_leaves(args))
+    module = make_fx(function, table, "fake" if fake else "real")(*args)
     module.graph.set_codegen(CodeGen())
     module.recompile()
     return module
@@ -208,6 +210,19 @@ def _detached(args: Sequence[Value]) -> list[Value]:
         x.detach().requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) else x
         for x in args
     ]
+
+
+def joint_graph(function: Function, args: Sequence[Value], table: Value) -> GraphModule:
+    """The module of a function's arguments and of tangents that gives results and gradients.
+
+    Args:
+        function: takes tensors and numbers.
+        args: its arguments; those that require a gradient have one.
+        table: operators that are replaced, see `make_fx`.
+    """
+    leaves = _detached(args)
+    joint, tangents = _examined(function, leaves, _needed(args))
+    return _joint_module(function, joint, leaves, tangents, table)
 
 
 def _examined(

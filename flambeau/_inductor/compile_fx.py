@@ -12,7 +12,6 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-import flambeau as torch
 from flambeau._functorch.aot_autograd import aot_module_simplified
 from flambeau._functorch.partitioners import min_cut_rematerialization_partition
 from flambeau._inductor.custom_graph_pass import (
@@ -21,13 +20,16 @@ from flambeau._inductor.custom_graph_pass import (
     get_custom_graph_passes,
 )
 from flambeau._inductor.decomposition import select_decomp_table
-from flambeau._inductor.pattern_graphs import remove_noop_ops, stable_topological_sort
-from flambeau._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from flambeau._inductor.pattern_graphs import (
+    remove_noop_ops,
+    stable_topological_sort,
+    with_devices,
+)
+from flambeau._subclasses.fake_tensor import FakeTensorMode
 from flambeau.capture import options, regions
-from flambeau.fx import Graph, GraphModule
+from flambeau.fx import GraphModule
 from flambeau.fx.experimental._operator_trace import Function, Value
 from flambeau.fx.passes.fake_tensor_prop import FakeTensorProp
-from flambeau.utils import _pytree as pytree
 
 __all__ = ["compile_fx", "compile_fx_inner"]
 
@@ -145,7 +147,7 @@ class _Compiler(NamedTuple):
 
     def _joint(self, module: GraphModule, inputs: Value) -> None:
         """Applies the passes of a joint graph, or of one without a backward."""
-        _with_devices(module.graph, inputs)
+        with_devices(module.graph, inputs)
         remove_noop_ops(module.graph)
         _apply((*self.passes.joint_pre, *self.passes.joint_post), module)
 
@@ -183,21 +185,3 @@ def _with_values(module: GraphModule, inputs: Sequence[Value]) -> None:
     for node in module.graph.nodes:
         if "val" in node.meta:
             node.meta["example_value"] = node.meta["val"]
-
-
-def _with_devices(graph: Graph, inputs: Value) -> None:
-    """Makes the nodes' values, which have no device, fakes of the inputs' device."""
-    tensors = [x for x in pytree.tree_leaves(inputs) if isinstance(x, torch.Tensor)]
-    device = tensors[0].device if tensors else torch.get_default_device()
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-
-    def fake(value: Value) -> Value:
-        if isinstance(value, (tuple, list)):
-            return type(value)([fake(x) for x in value])
-        if type(value) is not torch.Tensor or value.layout is not torch.strided:
-            return value
-        return FakeTensor(mode, value, device)
-
-    for node in graph.nodes:
-        if "val" in node.meta:
-            node.meta["val"] = fake(node.meta["val"])

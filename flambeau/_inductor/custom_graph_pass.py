@@ -72,7 +72,9 @@ CustomGraphPassCallable = CustomGraphPass | Callable[[Graph], None]
 CustomGraphPassType = CustomGraphPassCallable | Sequence[CustomGraphPassCallable] | None
 
 
-def get_custom_graph_passes(custom_pass: CustomGraphPassType) -> tuple[CustomGraphPassCallable, ...]:
+def get_custom_graph_passes(
+    custom_pass: CustomGraphPassType,
+) -> tuple[CustomGraphPassCallable, ...]:
     """The passes of a setting, which may be one, several or None."""
     if custom_pass is None:
         return ()

@@ -153,9 +153,7 @@ class Match:
         """
         values = map_arg(tuple(args), lambda node: node.meta["val"])
         if trace_fn is None:
-            module = fwd_only(
-                replacement_fn, values, run_functional_passes=run_functional_passes
-            )
+            module = fwd_only(replacement_fn, values, run_functional_passes=run_functional_passes)
         else:
             module = trace_fn(replacement_fn, values)
         self.replace_with_graph(module, args)
@@ -334,7 +332,10 @@ class _TargetExpr(PatternExpr):
 
     def fns_repr(self) -> str:
         """Names of the functions."""
-        names = [fn if isinstance(fn, str) else str(getattr(fn, "__name__", fn)) for fn in self.fns]
+        names = [
+            fn if isinstance(fn, str) else str(fn) if hasattr(fn, "namespace") else fn.__name__
+            for fn in self.fns
+        ]
         return names[0] if len(names) == 1 else f"[{', '.join(names)}]"
 
     def __repr__(self) -> str:
@@ -377,12 +378,14 @@ class _TargetArgsExpr(_TargetExpr):
     ) -> None:
         super().__init__(fns, _users)
         self.args, self.kwargs = tuple(args), dict(kwargs)
-        self.flat_args_kwargs = pytree.tree_flatten((self.args, self.kwargs))
+        leaves = pytree.tree_leaves((self.args, self.kwargs))
+        self.operands = [leaf for leaf in leaves if isinstance(leaf, PatternExpr)]
 
     def __repr__(self) -> str:
         named = [f"{name}={value}" for name, value in self.kwargs.items()]
         users = [] if self.users == 1 else [f"_users={self.users}"]
-        return f"{type(self).__name__}({', '.join([self.fns_repr(), *map(repr, self.args), *named, *users])})"
+        parts = [self.fns_repr(), *map(repr, self.args), *named, *users]
+        return f"{type(self).__name__}({', '.join(parts)})"
 
     def _match(self, node: Value, ctx: MatchContext) -> MatchResult:
         if not self._match_fns(node):
@@ -390,19 +393,12 @@ class _TargetArgsExpr(_TargetExpr):
         if not self._match_users(node, ctx):
             return FailedMatch("{!r} has {} users: {}", node, len(node.users), self)
         arguments = self._arguments(node)
-        leaves, spec = pytree.tree_flatten(arguments)
-        patterns, own = self.flat_args_kwargs
-        if arguments is None or _spec_text(spec) != _spec_text(own) or len(leaves) != len(patterns):
+        if arguments is None:
             return FailedMatch("{!r} has other arguments than {}", node, self)
         match = Match(ctx, self)
-        for pattern, value in zip(patterns, leaves, strict=True):
-            if isinstance(pattern, PatternExpr):
-                part = ctx.match(pattern, value)
-                if not isinstance(part, Match):
-                    return part
-                match.extend(part)
-            elif isinstance(value, Node) or value != pattern:
-                return FailedMatch("{!r} has {!r} in place of {!r}", node, value, pattern)
+        failed = _extended(match, (self.args, self.kwargs), arguments, ctx)
+        if failed is not None:
+            return failed
         match.nodes.append(node)
         match.targets[self] = node.target
         return match
@@ -430,35 +426,67 @@ class _TargetArgsExpr(_TargetExpr):
         if self in ctx.pattern_to_node:
             yield from super().find_anchor_nodes(ctx, searched)
             return
-        for pattern in self.flat_args_kwargs[0]:
-            if isinstance(pattern, PatternExpr):
-                for operand in pattern.find_anchor_nodes(ctx, searched):
-                    for node in list(operand.users) if isinstance(operand, Node) else ():
-                        if node not in searched and self._match_fns(node):
-                            yield node
-                            searched.add(node)
+        for pattern in self.operands:
+            for operand in pattern.find_anchor_nodes(ctx, searched):
+                for node in list(operand.users) if isinstance(operand, Node) else ():
+                    if node not in searched and self._match_fns(node):
+                        yield node
+                        searched.add(node)
 
     def pattern_eq(self, other: Value) -> bool:
         """Whether another pattern's calls and arguments are the same."""
         if not super().pattern_eq(other):
             return False
-        (mine, own), (theirs, spec) = self.flat_args_kwargs, other.flat_args_kwargs
-        return (
-            len(mine) == len(theirs)
-            and _spec_text(own) == _spec_text(spec)
-            and all(
-                a.pattern_eq(b) if isinstance(a, PatternExpr) else a == b
-                for a, b in zip(mine, theirs, strict=True)
-            )
-        )
+        return _equal((self.args, self.kwargs), (other.args, other.kwargs))
 
 
-def _spec_text(spec: Value) -> str:
-    """A structure in which lists, and their immutable forms in graphs, are one; so are tuples."""
-    text = repr(spec)
-    for name in ("immutable_list", "list", "Size"):
-        text = text.replace(name, "tuple")
-    return text.replace("immutable_dict", "dict")
+def _items(value: Value) -> list[Value] | None:
+    """The items of a container, of which lists and tuples are one kind; None: it is none."""
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    return [value[name] for name in sorted(value)] if isinstance(value, dict) else None
+
+
+def _alike(a: Value, b: Value) -> bool:
+    """Whether two containers have the same length, or names."""
+    if isinstance(a, dict) or isinstance(b, dict):
+        return isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys()
+    return len(a) == len(b)
+
+
+def _extended(match: Match, pattern: Value, value: Value, ctx: MatchContext) -> FailedMatch | None:
+    """Compares an argument with its pattern, which may be a container, and extends the match.
+
+    Returns:
+        why they differ, or None.
+    """
+    if isinstance(pattern, PatternExpr):
+        part = ctx.match(pattern, value)
+        if not isinstance(part, Match):
+            return part
+        match.extend(part)
+        return None
+    patterns, values = _items(pattern), _items(value)
+    if patterns is None or values is None:
+        same = patterns is values is None and not isinstance(value, Node) and value == pattern
+        return None if same else FailedMatch("{!r} in place of {!r}", value, pattern)
+    if not _alike(pattern, value):
+        return FailedMatch("{!r} in place of {!r}", value, pattern)
+    for inner, item in zip(patterns, values, strict=True):
+        failed = _extended(match, inner, item, ctx)
+        if failed is not None:
+            return failed
+    return None
+
+
+def _equal(a: Value, b: Value) -> bool:
+    """Whether two patterns, or containers of them, match the same."""
+    if isinstance(a, PatternExpr):
+        return a.pattern_eq(b)
+    mine, theirs = _items(a), _items(b)
+    if mine is None or theirs is None:
+        return mine is theirs is None and bool(a == b)
+    return _alike(a, b) and all(_equal(x, y) for x, y in zip(mine, theirs, strict=True))
 
 
 class CallFunction(_TargetArgsExpr):

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import flambeau as torch
-from flambeau._functorch.aot_autograd import aot_function
-from flambeau._functorch.compilers import nop
+from flambeau._functorch.aot_autograd import joint_graph
 from flambeau._inductor.decomposition import select_decomp_table
+from flambeau._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from flambeau.fx import Graph, GraphModule, Interpreter, Node
 from flambeau.fx.experimental._operator_trace import Function, Value
-from flambeau.fx.experimental._partition import BACKWARD, default_partition
+from flambeau.fx.experimental._partition import BACKWARD
 from flambeau.fx.experimental.proxy_tensor import make_fx
 from flambeau.fx.graph import CodeGen
 from flambeau.fx.immutable_collections import immutable_list
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "compute_mutation_region_ids", "fwd_only", "get_mutation_region_id", "insert_module",
     "is_mutation_op", "joint_fwd_bwd", "remove_noop_ops", "same_mutation_regions",
-    "stable_topological_sort",
+    "stable_topological_sort", "with_devices",
 ]  # fmt: skip
 
 TAG = "partitioner_tag"
@@ -70,20 +70,11 @@ def joint_fwd_bwd(
         args: its arguments; those that require a gradient have one.
         get_decomp_fn: gives the decompositions; by default those of `torch.compile`.
     """
-    joint: list[GraphModule] = []
-
-    def partition(module: GraphModule, inputs: Value, **options: Value) -> Value:
-        joint.append(module)
-        return default_partition(module, inputs, **options)
-
-    table = (get_decomp_fn or select_decomp_table)()
     with torch.enable_grad():
-        traced = aot_function(
-            lambda *values: fn(*values), nop, partition_fn=partition, decompositions=table
-        )
-        traced(*args)
-    remove_noop_ops(joint[0].graph)
-    return _flat(joint[0])
+        module = joint_graph(fn, args, (get_decomp_fn or select_decomp_table)())
+    with_devices(module.graph, args)
+    remove_noop_ops(module.graph)
+    return _flat(module)
 
 
 def _flat(module: GraphModule) -> GraphModule:
@@ -92,6 +83,29 @@ def _flat(module: GraphModule) -> GraphModule:
     module.graph.eliminate_dead_code()
     module.recompile()
     return module
+
+
+def with_devices(graph: Graph, inputs: Value) -> None:
+    """Makes the nodes' values, which have no device, fakes of the inputs' device.
+
+    Args:
+        graph: the graph.
+        inputs: real or fake tensors, in any containers.
+    """
+    tensors = [x for x in pytree.tree_leaves(inputs) if isinstance(x, torch.Tensor)]
+    device = tensors[0].device if tensors else torch.get_default_device()
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+
+    def fake(value: Value) -> Value:
+        if isinstance(value, (tuple, list)):
+            return type(value)([fake(x) for x in value])
+        if type(value) is not torch.Tensor or value.layout is not torch.strided:
+            return value
+        return FakeTensor(mode, value, device)
+
+    for node in graph.nodes:
+        if "val" in node.meta:
+            node.meta["val"] = fake(node.meta["val"])
 
 
 # ------------------------------------------------------------------------------- no effect
@@ -174,8 +188,11 @@ def is_mutation_op(node: Node) -> bool:
         return False
     if node.is_impure(impure_random=False):
         return True
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    return _STATEFUL.search(str(name)) is not None
+    target = getattr(node.target, "overloadpacket", node.target)
+    name = target if isinstance(target, str) else str(getattr(target, "__name__", ""))
+    if target is not node.target and name.endswith("_") and not name.endswith("__"):
+        return True
+    return _STATEFUL.search(name) is not None
 
 
 def compute_mutation_region_ids(graph: Graph) -> None:
