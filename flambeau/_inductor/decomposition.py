@@ -17,8 +17,8 @@ __all__ = ["decompositions", "register_decomposition", "select_decomp_table"]
 Table = MutableMapping[Value, Callable[..., Value]]
 
 # Operators that PyTorch's compiler leaves as they are, too.
-_LEFT = """sum clamp_max clamp_min embedding_dense_backward glu index_add select_scatter slice_scatter
-split squeeze unbind baddbmm""".split()
+_LEFT = """baddbmm clamp_max clamp_min embedding_dense_backward glu index_add select_scatter
+slice_scatter split squeeze sum unbind""".split()
 
 decompositions: Table = _decomp.core_aten_decompositions()
 _decomp.remove_decompositions(decompositions, [f"aten::{name}" for name in _LEFT])

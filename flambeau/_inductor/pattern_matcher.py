@@ -400,11 +400,11 @@ def register_replacement(
         >>> from torch.fx.experimental.proxy_tensor import make_fx
         >>> patterns, x = PatternMatcherPass(), torch.ones(2, 2)
         >>> register_replacement(
-        ...     lambda x, y: (x * y).sum(1), lambda x, y: torch.linalg.vecdot(x, y), [x, x],
+        ...     lambda x, y: (x * y).relu(), lambda x, y: torch.maximum(x * y, x - x), [x, x],
         ...     fwd_only, patterns,
         ... )
-        CallFunction(aten.sum.dim_IntList, CallFunction(aten.mul.Tensor, KeywordArg('x'), KeywordArg('y')), *)
-        >>> module = make_fx(lambda x: (x * x).sum(1) + 1)(torch.ones(3, 5))
+        CallFunction(aten.relu.default, CallFunction(aten.mul.Tensor, KeywordArg('x'), ...))
+        >>> module = make_fx(lambda x: (x * x).relu() + 1)(torch.ones(3, 5))
         >>> patterns.apply(module)
         1
     """

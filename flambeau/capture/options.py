@@ -1,9 +1,9 @@
 """The names and types of `mode` and `options` of `torch.compile`, and those that tune.
 
 Options are the settings of `torch._inductor.config`, which PyTorch's compiler reads; the ones in
-`_TUNING` change how kernels are chosen here, those in `PASSES` are called. The others name freedoms that this compiler has always
-taken (fusion, planned memory) or never takes (fast mathematics), so that accepting them changes no
-result.
+`_TUNING` change how kernels are chosen here, those in `PASSES` are called. The others name freedoms
+that this compiler has always taken (fusion, planned memory) or never takes (fast mathematics), so
+that accepting them changes no result.
 """
 
 from __future__ import annotations
