@@ -30,6 +30,8 @@ from flambeau.capture import options, regions
 from flambeau.fx import GraphModule
 from flambeau.fx.experimental._operator_trace import Function, Value
 from flambeau.fx.passes.fake_tensor_prop import FakeTensorProp
+from flambeau.ir.failure import failure
+from flambeau.utils import _pytree as pytree
 
 __all__ = ["compile_fx", "compile_fx_inner"]
 
@@ -165,8 +167,9 @@ def _apply(passes: Sequence[Pass], module: GraphModule, inference: bool | None =
     """Applies passes in order; the graph is well-formed afterwards.
 
     Raises:
-        RuntimeError: it is not.
+        RuntimeError: it is not, or has another number of results.
     """
+    before = _results(module)
     for each in passes:
         if isinstance(each, CustomInferenceAwareGraphPass) and inference is not None:
             each(module.graph, inference)
@@ -175,7 +178,15 @@ def _apply(passes: Sequence[Pass], module: GraphModule, inference: bool | None =
     if passes:
         stable_topological_sort(module.graph)
         module.graph.lint()
+    if _results(module) != before:
+        problem = f"a pass left a graph with {_results(module)} results in place of {before}"
+        raise failure(RuntimeError, "compile", problem, "replace the arguments of the output node")
     module.recompile()
+
+
+def _results(module: GraphModule) -> int:
+    """How many values a graph returns."""
+    return len(pytree.tree_leaves(list(module.graph.output_node().args)))
 
 
 def _with_values(module: GraphModule, inputs: Sequence[Value]) -> None:

@@ -673,7 +673,7 @@ class RepeatedExpr(PatternExpr):
         if not isinstance(match, Match):
             return match
         ctx.pattern_to_node.pop(self.inner_pattern)
-        for anchor in self.inner_pattern.find_anchor_nodes(ctx, set()):
+        for anchor in self.inner_pattern.find_anchor_nodes(ctx, {node}):
             inner = MatchContext([self], graph=node.graph)
             part = inner.match(self.inner_pattern, anchor)
             if not isinstance(part, Match):

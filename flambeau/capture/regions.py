@@ -289,15 +289,25 @@ def in_region(function: Callable[..., Any], tuned: bool) -> Callable[..., Any]:
 
 
 class _Special:
-    """Calls of a compiled function that do not simply record it: eagerly, or through passes."""
+    """Calls of a compiled function that do not simply record it: eagerly, or through passes.
 
-    def __init__(self, function: Callable[..., Any], fullgraph: bool, tuned: bool) -> None:
+    Args:
+        function, fullgraph, tuned: of the compiled function.
+        changed: whether passes change it.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], fullgraph: bool, tuned: bool, changed: bool
+    ) -> None:
         self._function, self._fullgraph, self._tuned = function, fullgraph, tuned
+        self._changed = changed
         self._by_passes: dict[Any, Callable[..., Any]] = {}
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if Stance.eager:
             return self._function(*args, **kwargs)
+        if not self._changed:
+            return record(self._function, args, kwargs)
         passes = capture_options.graph_passes(None)
         with importing:
             from flambeau._inductor.compile_fx import Passes
@@ -324,9 +334,11 @@ def _begin_tuned() -> None:
     _core.record_tune()
 
 
-def _wrap(function: Callable[..., Any], fullgraph: bool, tuned: bool) -> Callable[..., Any]:
+def _wrap(
+    function: Callable[..., Any], fullgraph: bool, tuned: bool, changed: bool
+) -> Callable[..., Any]:
     begin, end = _begin_tuned if tuned else _core.record_begin, _core.record_end
-    special = _Special(function, fullgraph, tuned)
+    special = _Special(function, fullgraph, tuned, changed)
     _observe()
 
     @functools.wraps(function)
@@ -496,7 +508,8 @@ def compile(  # noqa: A001 - PyTorch's name
     elif backend in _COMPILERS and (passes := capture_options.graph_passes(options)):
         compiler = _with_passes(passes, fullgraph, tuned, recompile_limit)
     else:
-        compiler = functools.partial(_wrap, fullgraph=fullgraph, tuned=tuned)
+        changed = backend in _COMPILERS
+        compiler = functools.partial(_wrap, fullgraph=fullgraph, tuned=tuned, changed=changed)
     if isinstance(model, nn.Module):
         with importing:
             from flambeau.capture.module import OptimizedModule
