@@ -18,8 +18,8 @@ Table = MutableMapping[Value, Callable[..., Value]]
 
 # Operators that PyTorch's compiler leaves as they are, too.
 _LEFT = """baddbmm clamp_max clamp_min embedding_dense_backward glu index_add select_scatter
-slice_scatter split squeeze sum unbind scaled_dot_product_attention
-_scaled_dot_product_flash_attention_for_cpu""".split()
+slice_scatter split squeeze sum unbind _scaled_dot_product_flash_attention_for_cpu
+_scaled_dot_product_flash_attention_for_cpu_backward""".split()
 
 decompositions: Table = _decomp.core_aten_decompositions()
 _decomp.remove_decompositions(decompositions, [f"aten::{name}" for name in _LEFT])

@@ -186,12 +186,13 @@ def is_mutation_op(node: Node) -> bool:
     """Whether a node writes to an operand, or changes a mode or a seed."""
     if node.op not in ("call_function", "call_method"):
         return False
+    target = node.target
+    if getattr(target, "namespace", None) == "aten":  # whose operators are named by what they do
+        name = target.overloadpacket.__name__ if hasattr(target, "overloadpacket") else str(target)
+        return node.kwargs.get("out") is not None or name.endswith("_") and name[-2:] != "__"
     if node.is_impure(impure_random=False):
         return True
-    target = getattr(node.target, "overloadpacket", node.target)
     name = target if isinstance(target, str) else str(getattr(target, "__name__", ""))
-    if target is not node.target and name.endswith("_") and not name.endswith("__"):
-        return True
     return _STATEFUL.search(name) is not None
 
 
