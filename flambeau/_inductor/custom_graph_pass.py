@@ -21,7 +21,7 @@ class CustomPassBase(ABC):
 
     @abstractmethod
     def uuid(self) -> object:
-        """What identifies the pass: passes of one uuid do the same. None: nothing does."""
+        """An identity: passes of one uuid do the same. None: the pass has none."""
 
 
 class CustomGraphPass(CustomPassBase):

@@ -168,7 +168,7 @@ def is_match(m: MatchResult) -> bool:
 
 
 def extract_target(node: Node) -> Target:
-    """What a node calls: of `call_module` the module's class, else the node's target."""
+    """The function that a node calls; of `call_module` the class of the module."""
     if node.op != "call_module":
         target: Target = node.target
         return target
@@ -602,7 +602,7 @@ class MultiOutputPattern(PatternExpr):
 
     @property
     def fns(self) -> list[Target]:
-        """What the first result may be called of."""
+        """The functions of the first result."""
         return _first(self.outputs).fns
 
     def __repr__(self) -> str:
@@ -665,7 +665,7 @@ class RepeatedExpr(PatternExpr):
 
     @property
     def fns(self) -> list[Target]:
-        """What the pattern may be called of."""
+        """The functions of the pattern."""
         return self.inner_pattern.fns
 
     def _match(self, node: Value, ctx: MatchContext) -> MatchResult:

@@ -117,7 +117,7 @@ class Rule:
         return args
 
     def arguments(self, **kwargs: Value) -> list[Value]:
-        """What the pattern matched, in the order of the replacement's parameters."""
+        """The values that the pattern matched, in the order of the replacement's parameters."""
         args = [
             _gathered(kwargs, name, example)
             for name, example in zip(self.names, self._examples(), strict=True)

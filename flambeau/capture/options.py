@@ -8,6 +8,7 @@ that accepting them changes no result.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from flambeau.ir.failure import failure
@@ -48,7 +49,7 @@ def tunes(mode: str | None, options: dict[str, Any] | None) -> bool:
     return mode in _TUNED_MODES or any(config_modules.value(SETTINGS, name) for name in _TUNING)
 
 
-def graph_passes(options: dict[str, Any] | None) -> dict[str, Any]:
+def graph_passes(options: Mapping[str, object] | None) -> dict[str, object]:
     """The passes of the user by the names of their settings.
 
     Args:
@@ -58,7 +59,7 @@ def graph_passes(options: dict[str, Any] | None) -> dict[str, Any]:
         NotImplementedError: a pass over PyTorch's scheduler is set.
     """
     names = (*PASSES, *_SCHEDULER_PASSES)
-    values = {name: config_modules.value(SETTINGS, name) for name in names}
+    values: dict[str, object] = {n: config_modules.value(SETTINGS, n) for n in names}
     for name, value in (options or {}).items():
         if (plain := name.replace("-", "_")) in values:
             values[plain] = value

@@ -24,6 +24,7 @@ from flambeau.ir.failure import failure
 from flambeau.ir.lock import importing, late, loaded
 from flambeau.runtime import boundaries, config_modules, settings
 
+Function = Callable[..., Any]
 BACKENDS = ("inductor", "flambeau", "aot_eager", "eager")
 _COMPILERS = (None, "inductor", "flambeau")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -251,7 +252,7 @@ for _name in capture_options.PASSES:
     config_modules.observe(capture_options.SETTINGS, _name, Stance.read_passes)
 
 
-def record(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def record(function: Function, args: Any, kwargs: Any) -> Any:
     """Calls `function` inside a recorded region."""
     _core.record_begin()
     try:
@@ -260,7 +261,7 @@ def record(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         _core.record_end(END)
 
 
-def record_sealed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def record_sealed(function: Function, args: Any, kwargs: Any) -> Any:
     """As `record`, for a `function` of the package that calls no code of users."""
     _core.record_begin_sealed()
     try:
@@ -269,7 +270,7 @@ def record_sealed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         _core.record_end(END)
 
 
-def in_region(function: Callable[..., Any], tuned: bool) -> Callable[..., Any]:
+def in_region(function: Function, tuned: bool) -> Function:
     """A function whose calls are recorded regions, whatever the stance is.
 
     Args:
@@ -278,7 +279,7 @@ def in_region(function: Callable[..., Any], tuned: bool) -> Callable[..., Any]:
     """
     begin = _begin_tuned if tuned else _core.record_begin
 
-    def call(*args: Any) -> Any:
+    def call(*args: object) -> object:
         begin()
         try:
             return function(*args)
@@ -296,22 +297,18 @@ class _Special:
         changed: whether passes change it.
     """
 
-    def __init__(
-        self, function: Callable[..., Any], fullgraph: bool, tuned: bool, changed: bool
-    ) -> None:
+    def __init__(self, function: Function, fullgraph: bool, tuned: bool, changed: bool) -> None:
         self._function, self._fullgraph, self._tuned = function, fullgraph, tuned
         self._changed = changed
-        self._by_passes: dict[Any, Callable[..., Any]] = {}
+        self._by_passes: dict[object, Function] = {}
 
-    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __call__(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         if Stance.eager:
             return self._function(*args, **kwargs)
         if not self._changed:
             return record(self._function, args, kwargs)
         passes = capture_options.graph_passes(None)
-        with importing:
-            from flambeau._inductor.compile_fx import Passes
-        key = Passes.of(passes).key
+        key = late("flambeau._inductor.compile_fx").Passes.of(passes).key
         if key not in self._by_passes:
             compiler = _with_passes(passes, self._fullgraph, self._tuned, None)
             self._by_passes[key] = compiler(self._function)
@@ -319,14 +316,12 @@ class _Special:
 
 
 def _with_passes(
-    passes: dict[str, Any], fullgraph: bool, tuned: bool, limit: int | None
-) -> Callable[[Any], Any]:
+    passes: dict[str, object], fullgraph: bool, tuned: bool, limit: int | None
+) -> Callable[[Function], Function]:
     """Returns the function that compiles through graphs that passes of the user change."""
-    with importing:
-        from flambeau._dynamo.custom_backend import compiled_by
-        from flambeau._inductor.compile_fx import Passes, backend_of
-    backend = backend_of(Passes.of(passes), tuned)
-    return lambda function: compiled_by(function, backend, fullgraph, limit)
+    compiler = late("flambeau._inductor.compile_fx")
+    backend = compiler.backend_of(compiler.Passes.of(passes), tuned)
+    return _by_backend(backend, fullgraph, None, None, limit)
 
 
 def _begin_tuned() -> None:
@@ -334,9 +329,7 @@ def _begin_tuned() -> None:
     _core.record_tune()
 
 
-def _wrap(
-    function: Callable[..., Any], fullgraph: bool, tuned: bool, changed: bool
-) -> Callable[..., Any]:
+def _wrap(function: Function, fullgraph: bool, tuned: bool, changed: bool) -> Function:
     begin, end = _begin_tuned if tuned else _core.record_begin, _core.record_end
     special = _Special(function, fullgraph, tuned, changed)
     _observe()
@@ -362,9 +355,7 @@ def _wrap(
     return _skipping(function, refusing_breaks, tuned)
 
 
-def _skipping(
-    function: Callable[..., Any], recorded: Callable[..., Any], tuned: bool
-) -> Callable[..., Any]:
+def _skipping(function: Function, recorded: Function, tuned: bool) -> Function:
     """Returns what runs the calls that it can explain without Python, and else records them."""
     if not _core.frames_explained or not settings.get("FRAMES"):
         return recorded
@@ -523,7 +514,7 @@ def compile(  # noqa: A001 - PyTorch's name
     return compiled
 
 
-def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
+def explain(function: Function, *args: Any, **kwargs: Any) -> Explanation:
     """Runs a compiled region once and reports its flushes, plans, kernels and bytes.
 
     Args:
@@ -594,7 +585,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     return eager
 
 
-def unrecorded(function: Callable[[], Any]) -> Any:
+def unrecorded(function: Function) -> Any:
     """Calls `function` outside of the region, which goes on afterwards."""
     if boundaries.local.recorder is not None:
         return boundaries.outside("unrecorded", function)
@@ -605,7 +596,7 @@ def unrecorded(function: Callable[[], Any]) -> Any:
         _core.record_resume(suspended)
 
 
-def as_one_stream(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def as_one_stream(function: Function, args: Any, kwargs: Any) -> Any:
     """Calls a function whose recorded calls are a stream of their own.
 
     Equal calls find the program of the first one.

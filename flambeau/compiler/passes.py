@@ -11,7 +11,7 @@ This module is loaded with the first operator, so it loads nothing that compiles
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from flambeau.ir.failure import failure
 from flambeau.ir.lock import importing
@@ -60,9 +60,10 @@ class Registration:
     def __exit__(self, *exception: object) -> None:
         self.remove()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, program: object) -> object:
         """Calls the function."""
-        return self.function(*args, **kwargs)
+        result: object = self.function(program)
+        return result
 
     def __repr__(self) -> str:
         return f"<pass {self.name!r} {self.place} fusion>"
@@ -85,7 +86,7 @@ def register(
     after: Literal["fusion"] | None = None,
     name: str | None = None,
     key: str | None = None,
-) -> Any:
+) -> Registration | Callable[[Function], Registration]:
     """Registers a pass: a decorator, or a function that returns the handle.
 
     Before fusion a pass is a function from `Graph` to `Graph`, of the same inputs and results; it
@@ -121,7 +122,7 @@ def register(
     place: Place = "before" if before is not None else "after"
 
     def decorate(function: Function) -> Registration:
-        title = name or getattr(function, "__qualname__", repr(function))
+        title = str(name or getattr(function, "__qualname__", repr(function)))
         return Registration(function, place, title, key)
 
     return decorate if function is None else decorate(function)
@@ -171,7 +172,15 @@ def lowering(
     return decorate
 
 
-def rewrite(program: Graph | Kernel, rule: Rule) -> Any:
+@overload
+def rewrite(program: Graph, rule: Rule) -> Graph: ...
+
+
+@overload
+def rewrite(program: Kernel, rule: Rule) -> Kernel: ...
+
+
+def rewrite(program: Graph | Kernel, rule: Rule) -> Graph | Kernel:
     """A program whose values are replaced, operands first.
 
     Args:

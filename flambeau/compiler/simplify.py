@@ -7,11 +7,11 @@ visited. The rules are in the records of primitives (`flambeau/prims/simplificat
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 
 from flambeau.ir.failure import failure
-from flambeau.ir.kernel import Kernel
+from flambeau.ir.kernel import Kernel, Statement
 from flambeau.ir.node import Graph, Node, node, topological
 from flambeau.prims.record import PRIMITIVES, record_of
 from flambeau.prims.simplification import full_like
@@ -59,15 +59,14 @@ def rewritten_kernel(kernel: Kernel, rule: Callable[[Node], Node | None]) -> Ker
         if inputs != value.inputs:
             step = node(value.op, inputs, value.attributes, value.dtype, value.shape)
         new[value] = rule(step) or step
-    body = []
-    for statement in kernel.body:
-        entries = {field.name: getattr(statement, field.name) for field in fields(statement)}
-        changed = {
-            name: tuple([(*entry[:-1], new[entry[-1]]) for entry in listed])
-            for name, listed in entries.items()
-        }
-        body.append(replace(statement, **changed))
-    return replace(kernel, body=tuple(body))
+    return replace(kernel, body=tuple([_with_values(s, new) for s in kernel.body]))
+
+
+def _with_values(statement: Statement, new: Mapping[Node, Node]) -> Statement:
+    """A statement of a kernel with other values, which end the entries of each of its fields."""
+    listed = [getattr(statement, field.name) for field in fields(statement)]
+    changed = [tuple([(*entry[:-1], new[entry[-1]]) for entry in part]) for part in listed]
+    return type(statement)(*changed)
 
 
 def require_primitive(name: str) -> None:
