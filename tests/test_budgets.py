@@ -64,7 +64,7 @@ PACKAGE_LINES = {
     "compat": 224,
     # Without the baseline tier; 16,705 before plans came with the package; 17,200 before passes of
     # users.
-    "compiler": 17_670,
+    "compiler": 17_690,
     "core": 1965,
     "cpu": 226,
     "cuda": 248,
@@ -92,7 +92,7 @@ PACKAGE_LINES = {
     "package": 1143,
     "prims": 7405,
     "profiler": 1884,
-    "runtime": 2175,
+    "runtime": 2200,  # 2175 before settings had observers, and passes forgot programs
     "serialization": 4835,
     "signal": 11,
     "sparse": 3514,

@@ -79,6 +79,28 @@ def _changed() -> None:
     forget_programs()
 
 
+@overload
+def register(
+    function: Function,
+    *,
+    before: Literal["fusion"] | None = None,
+    after: Literal["fusion"] | None = None,
+    name: str | None = None,
+    key: str | None = None,
+) -> Registration: ...
+
+
+@overload
+def register(
+    function: None = None,
+    *,
+    before: Literal["fusion"] | None = None,
+    after: Literal["fusion"] | None = None,
+    name: str | None = None,
+    key: str | None = None,
+) -> Callable[[Function], Registration]: ...
+
+
 def register(
     function: Function | None = None,
     *,
