@@ -32,7 +32,7 @@ class CustomGraphPass(CustomPassBase):
         >>> class Count(CustomGraphPass):
         ...     calls = 0
         ...     def __call__(self, graph):
-        ...         self.calls += len(graph.find_nodes(op="call_function"))
+        ...         self.calls += sum(node.op == "call_function" for node in graph.nodes)
         ...     def uuid(self):
         ...         return "count"
         >>> count = Count()
