@@ -211,13 +211,15 @@ class Recorder(TorchFunctionMode):
     def __init__(self, run: Callable[[Segment, Sequence[Any], str], Sequence[Tensor]]) -> None:
         self._run = run
         self.segment = Segment()
-        self._answering = False
+        self._answering = self._suspended = False
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         """Records a call, or runs what was recorded and then the call."""
         kwargs = kwargs or {}
+        if self._suspended:  # a mode that was entered since then has enabled this one
+            return func(*args, **kwargs)
         name = fake_calls.name_of(func)
         attribute, _, accessor = name.partition(".")
         try:
@@ -375,11 +377,11 @@ class Recorder(TorchFunctionMode):
     def suspended(self) -> Iterator[None]:
         """A `with` block in which operators run at once."""
         modes = _core.set_function_modes_enabled(False)
-        boundaries.local.recorder = None
+        boundaries.local.recorder, self._suspended = None, True
         try:
             yield
         finally:
-            boundaries.local.recorder = self
+            boundaries.local.recorder, self._suspended = self, False
             _core.set_function_modes_enabled(modes)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import flambeau as torch
+from flambeau._subclasses.fake_tensor import FakeTensor
 from flambeau.fx import GraphModule
 from flambeau.fx.experimental._operator_trace import Function, Value, tagged
 from flambeau.fx.experimental._partition import BACKWARD, default_partition
@@ -81,7 +82,8 @@ def aot_function(
     of its sizes that take the same branches; others are made where other arguments need gradients.
 
     Args:
-        fn: takes and gives tensors, in any containers; it writes none of its arguments.
+        fn: takes and gives tensors, in any containers. What it writes to arguments is written
+            after the graph has run.
         fw_compiler: (module, example arguments) -> callable.
         bw_compiler: of the backward; by default the same.
         partition_fn: splits the joint graph.
@@ -92,7 +94,8 @@ def aot_function(
         enable_log: without effect.
 
     Raises:
-        NotImplementedError: `dynamic`, or an argument is written.
+        NotImplementedError: `dynamic`, or it writes an argument that has a gradient or shares
+            memory with another.
 
     Example:
         >>> from torch._functorch.aot_autograd import aot_function
@@ -136,11 +139,17 @@ class _Stages(NamedTuple):
 
     def program(self, function: Function, args: Sequence[Value], table: Value) -> Function:
         """The program that runs in place of a function of flat arguments."""
-        needed = _needed(args)
         with torch.random.fork_rng():  # the recorded runs draw nothing for the program
-            if not needed:
-                return self._inference(function, args, table)
-            return self._training(function, args, needed, table)
+            writes = _writes(function, args)
+            if not writes.arguments:
+                return self._program(function, args, table)
+            return writes.after(self._program(writes.functional(function), args, table))
+
+    def _program(self, function: Function, args: Sequence[Value], table: Value) -> Function:
+        needed = _needed(args)
+        if not needed:
+            return self._inference(function, args, table)
+        return self._training(function, args, needed, table)
 
     def _inference(self, function: Value, args: Sequence[Value], table: Value) -> Function:
         specs: list[Value] = []
@@ -165,6 +174,79 @@ class _Stages(NamedTuple):
         run = _caller(self.forward(forward, list(args)))
         run_backward = _later(self.backward or self.forward, backward)
         return _joined(joint, run, run_backward)
+
+
+class _Writes(NamedTuple):
+    """Arguments that a function writes.
+
+    Attributes:
+        arguments: their numbers.
+        results: number of a result -> that of the argument that it is.
+    """
+
+    arguments: tuple[int, ...]
+    results: dict[int, int]
+
+    def functional(self, function: Function) -> Function:
+        """The function on copies of these arguments, whose values are further results."""
+
+        def call(*values: Value) -> Value:
+            own = list(values)
+            for number in self.arguments:
+                own[number] = own[number].clone()
+            results, spec = pytree.tree_flatten(function(*own))
+            written = [own[number].detach() for number in self.arguments]
+            return pytree.tree_unflatten(results, spec), written
+
+        return call
+
+    def after(self, program: Function) -> Function:
+        """The program of that function, which then writes the arguments."""
+
+        def call(*values: Value) -> Value:
+            results, written = program(*values)
+            with torch.no_grad():
+                for number, value in zip(self.arguments, written, strict=True):
+                    values[number].copy_(value)
+            leaves, spec = pytree.tree_flatten(results)
+            for number, argument in self.results.items():
+                leaves[number] = values[argument]
+            return pytree.tree_unflatten(leaves, spec)
+
+        return call
+
+
+def _writes(function: Function, args: Sequence[Value]) -> _Writes:
+    """Runs a function once on copies of its arguments, for what it writes.
+
+    Raises:
+        NotImplementedError: it writes one with a gradient, or one that shares memory.
+    """
+    copies = [
+        x.detach().clone().requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) else x
+        for x in args
+    ]
+    before = [x._version if isinstance(x, torch.Tensor) else 0 for x in copies]
+    results = pytree.tree_leaves(function(*copies))
+    tensors = [n for n, x in enumerate(copies) if isinstance(x, torch.Tensor)]
+    written = tuple([n for n in tensors if copies[n]._version != before[n]])
+    for number in written:
+        if copies[number].requires_grad:
+            problem = "the function writes an argument that has a gradient"
+            hint = "give the new value as a result, or use torch.compile without passes"
+            raise failure(NotImplementedError, "aot_function", problem, hint)
+        memory = _memory(args[number])
+        if any(_memory(args[n]) == memory for n in tensors if n != number):
+            problem = "the function writes an argument that shares memory with another"
+            raise failure(NotImplementedError, "aot_function", problem, "pass one of them")
+    same = {id(copies[n]): n for n in written}
+    return _Writes(written, {k: same[id(x)] for k, x in enumerate(results) if id(x) in same})
+
+
+def _memory(tensor: Value) -> Value:
+    """Identity of a tensor's memory; None: it is not one storage."""
+    dense = tensor.layout is torch.strided
+    return tensor.untyped_storage()._cdata if dense else None
 
 
 def _needed(args: Sequence[Value]) -> tuple[int, ...]:
@@ -196,7 +278,8 @@ def _caller(function: Function) -> Callable[[Sequence[Value]], Value]:
 
 def _recorded(function: Value, args: Sequence[Value], table: Value) -> GraphModule:
     """The graph of a function; its inputs and outputs are those of its containers, flat."""
-    module = make_fx(function, decomposition_table=table)(*args)
+    fake = any(isinstance(x, FakeTensor) for x in pytree.tree_leaves(args))
+    module = make_fx(function, table, "fake" if fake else "real")(*args)
     module.graph.set_codegen(CodeGen())
     module.recompile()
     return module
@@ -210,17 +293,24 @@ def _detached(args: Sequence[Value]) -> list[Value]:
     ]
 
 
+def joint_graph(function: Function, args: Sequence[Value], table: Value) -> GraphModule:
+    """The module of a function's arguments and of tangents that gives results and gradients.
+
+    Args:
+        function: takes tensors and numbers.
+        args: its arguments; those that require a gradient have one.
+        table: operators that are replaced, see `make_fx`.
+    """
+    leaves = _detached(args)
+    joint, tangents = _examined(function, leaves, _needed(args))
+    return _joint_module(function, joint, leaves, tangents, table)
+
+
 def _examined(
     function: Value, leaves: Sequence[Value], needed: Sequence[int]
 ) -> tuple[_Joint, list[Value]]:
     """Runs a function once, for what it gives; returns tangents for it, too."""
-    before = [x._version if isinstance(x, torch.Tensor) else 0 for x in leaves]
     results, spec = pytree.tree_flatten(function(*leaves))
-    for x, version in zip(leaves, before, strict=True):
-        if isinstance(x, torch.Tensor) and x._version != version:
-            problem = "the function writes one of its arguments"
-            hint = "give the new value as a result, or use torch.compile"
-            raise failure(NotImplementedError, "aot_function", problem, hint)
     differentiable = [
         n for n, x in enumerate(results) if isinstance(x, torch.Tensor) and x.requires_grad
     ]

@@ -1,21 +1,29 @@
 """The names and types of `mode` and `options` of `torch.compile`, and those that tune.
 
 Options are the settings of `torch._inductor.config`, which PyTorch's compiler reads; the ones in
-`_TUNING` change how kernels are chosen here. The others name freedoms that this compiler has always
-taken (fusion, planned memory) or never takes (fast mathematics), so that accepting them changes no
-result.
+`_TUNING` change how kernels are chosen here, those in `PASSES` are called. The others name freedoms
+that this compiler has always taken (fusion, planned memory) or never takes (fast mathematics), so
+that accepting them changes no result.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from flambeau.ir.failure import failure
 from flambeau.runtime import config_modules
 
 SETTINGS = "torch._inductor.config"
 MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
 _TUNED_MODES = ("max-autotune", "max-autotune-no-cudagraphs")
 _TUNING = ("max_autotune", "max_autotune_gemm")
+# Functions of the user that change graphs, in the order in which they are called.
+PASSES = (
+    "pre_grad_custom_pass", "joint_custom_pre_pass", "joint_custom_post_pass",
+    "post_grad_custom_pre_pass", "post_grad_custom_post_pass",
+)  # fmt: skip
+_SCHEDULER_PASSES = ("_pre_fusion_custom_pass", "_post_fusion_custom_pass")
 
 
 def tunes(mode: str | None, options: dict[str, Any] | None) -> bool:
@@ -39,6 +47,29 @@ def tunes(mode: str | None, options: dict[str, Any] | None) -> bool:
     if mode is not None and mode not in MODES:
         raise RuntimeError(f"[compile] unrecognized mode {mode!r}\nhint: one of {', '.join(MODES)}")
     return mode in _TUNED_MODES or any(config_modules.value(SETTINGS, name) for name in _TUNING)
+
+
+def graph_passes(options: Mapping[str, object] | None) -> dict[str, object]:
+    """The passes of the user by the names of their settings.
+
+    Args:
+        options: as of `torch.compile`, instead of the settings.
+
+    Raises:
+        NotImplementedError: a pass over PyTorch's scheduler is set.
+    """
+    names = (*PASSES, *_SCHEDULER_PASSES)
+    values: dict[str, object] = {n: config_modules.value(SETTINGS, n) for n in names}
+    for name, value in (options or {}).items():
+        if (plain := name.replace("-", "_")) in values:
+            values[plain] = value
+    passes = {name: value for name, value in values.items() if value}
+    for name in _SCHEDULER_PASSES:
+        if name in passes:
+            problem = f"{name} gets nodes of PyTorch's scheduler, which is not here"
+            hint = 'flambeau.compiler.passes.register(..., after="fusion")'
+            raise failure(NotImplementedError, "compile", problem, hint)
+    return passes
 
 
 def _option_tunes(options: dict[str, Any]) -> bool:

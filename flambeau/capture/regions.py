@@ -24,7 +24,9 @@ from flambeau.ir.failure import failure
 from flambeau.ir.lock import importing, late, loaded
 from flambeau.runtime import boundaries, config_modules, settings
 
+Function = Callable[..., Any]
 BACKENDS = ("inductor", "flambeau", "aot_eager", "eager")
+_COMPILERS = (None, "inductor", "flambeau")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
@@ -215,10 +217,14 @@ class _Permitting:
 
 
 class _Stance:
-    """How compiled functions behave, in all threads: `torch.compiler.set_stance`."""
+    """How compiled functions behave, in all threads: `torch.compiler.set_stance`, and passes.
+
+    Attributes:
+        special: whether a call does something else than record itself.
+    """
 
     def __init__(self) -> None:
-        self._eager = False
+        self._eager = self._passes = self.special = False
 
     @property
     def eager(self) -> bool:
@@ -228,13 +234,25 @@ class _Stance:
     @eager.setter
     def eager(self, value: bool) -> None:
         self._eager = value
-        _core.set_skipping(not value)
+        self._update()
+
+    def read_passes(self) -> None:
+        """Notes whether `torch._inductor.config` has passes of the user."""
+        names = capture_options.PASSES
+        self._passes = any(config_modules.value(capture_options.SETTINGS, n) for n in names)
+        self._update()
+
+    def _update(self) -> None:
+        self.special = self._eager or self._passes
+        _core.set_skipping(not self.special)
 
 
 Stance = _Stance()
+for _name in capture_options.PASSES:
+    config_modules.observe(capture_options.SETTINGS, _name, Stance.read_passes)
 
 
-def record(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def record(function: Function, args: Any, kwargs: Any) -> Any:
     """Calls `function` inside a recorded region."""
     _core.record_begin()
     try:
@@ -243,7 +261,7 @@ def record(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         _core.record_end(END)
 
 
-def record_sealed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def record_sealed(function: Function, args: Any, kwargs: Any) -> Any:
     """As `record`, for a `function` of the package that calls no code of users."""
     _core.record_begin_sealed()
     try:
@@ -252,19 +270,74 @@ def record_sealed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         _core.record_end(END)
 
 
+def in_region(function: Function, tuned: bool) -> Function:
+    """A function whose calls are recorded regions, whatever the stance is.
+
+    Args:
+        function: the function.
+        tuned: whether kernels are measured.
+    """
+    begin = _begin_tuned if tuned else _core.record_begin
+
+    def call(*args: object) -> object:
+        begin()
+        try:
+            return function(*args)
+        finally:
+            _core.record_end(END)
+
+    return call
+
+
+class _Special:
+    """Calls of a compiled function that do not simply record it: eagerly, or through passes.
+
+    Args:
+        function, fullgraph, tuned: of the compiled function.
+        changed: whether passes change it.
+    """
+
+    def __init__(self, function: Function, fullgraph: bool, tuned: bool, changed: bool) -> None:
+        self._function, self._fullgraph, self._tuned = function, fullgraph, tuned
+        self._changed = changed
+        self._by_passes: dict[object, Function] = {}
+
+    def __call__(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        if Stance.eager:
+            return self._function(*args, **kwargs)
+        if not self._changed:
+            return record(self._function, args, kwargs)
+        passes = capture_options.graph_passes(None)
+        key = late("flambeau._inductor.compile_fx").Passes.of(passes).key
+        if key not in self._by_passes:
+            compiler = _with_passes(passes, self._fullgraph, self._tuned, None)
+            self._by_passes[key] = compiler(self._function)
+        return self._by_passes[key](*args, **kwargs)
+
+
+def _with_passes(
+    passes: dict[str, object], fullgraph: bool, tuned: bool, limit: int | None
+) -> Callable[[Function], Function]:
+    """Returns the function that compiles through graphs that passes of the user change."""
+    compiler = late("flambeau._inductor.compile_fx")
+    backend = compiler.backend_of(compiler.Passes.of(passes), tuned)
+    return _by_backend(backend, fullgraph, None, None, limit)
+
+
 def _begin_tuned() -> None:
     _core.record_begin()
     _core.record_tune()
 
 
-def _wrap(function: Callable[..., Any], fullgraph: bool, tuned: bool) -> Callable[..., Any]:
+def _wrap(function: Function, fullgraph: bool, tuned: bool, changed: bool) -> Function:
     begin, end = _begin_tuned if tuned else _core.record_begin, _core.record_end
+    special = _Special(function, fullgraph, tuned, changed)
     _observe()
 
     @functools.wraps(function)
     def compiled(*args: Any, **kwargs: Any) -> Any:
-        if Stance.eager:
-            return function(*args, **kwargs)
+        if Stance.special:
+            return special(args, kwargs)
         begin()
         try:
             return function(*args, **kwargs)
@@ -282,9 +355,7 @@ def _wrap(function: Callable[..., Any], fullgraph: bool, tuned: bool) -> Callabl
     return _skipping(function, refusing_breaks, tuned)
 
 
-def _skipping(
-    function: Callable[..., Any], recorded: Callable[..., Any], tuned: bool
-) -> Callable[..., Any]:
+def _skipping(function: Function, recorded: Function, tuned: bool) -> Function:
     """Returns what runs the calls that it can explain without Python, and else records them."""
     if not _core.frames_explained or not settings.get("FRAMES"):
         return recorded
@@ -315,7 +386,7 @@ def _checked_arguments(
         return False
     if backend not in (None, *BACKENDS):
         raise late("flambeau._dynamo.exc").InvalidBackend(backend)
-    return backend in (None, "inductor", "flambeau") and capture_options.tunes(mode, options)
+    return backend in _COMPILERS and capture_options.tunes(mode, options)
 
 
 class Default:
@@ -383,7 +454,9 @@ def compile(  # noqa: A001 - PyTorch's name
             the fastest way from then on, in later processes too. Results have the same bits in
             every mode. FLAMBEAU_DEBUG=1 shows what was measured.
         options: PyTorch's options by name, instead of `mode`; "max_autotune" and
-            "max_autotune_gemm" tune as that mode does, the others change nothing here.
+            "max_autotune_gemm" tune as that mode does; "post_grad_custom_pre_pass" and its kin
+            are functions that change the graph before it is compiled (docs/compile.md); the
+            others change nothing here.
         name: for reports; has no effect.
         disable: return `model` unchanged.
         recompile_limit: graphs for which a backend that is a function is called; further ones
@@ -423,8 +496,11 @@ def compile(  # noqa: A001 - PyTorch's name
 
     if callable(backend):
         compiler = _by_backend(backend, fullgraph, mode, options, recompile_limit)
+    elif backend in _COMPILERS and (passes := capture_options.graph_passes(options)):
+        compiler = _with_passes(passes, fullgraph, tuned, recompile_limit)
     else:
-        compiler = functools.partial(_wrap, fullgraph=fullgraph, tuned=tuned)
+        changed = backend in _COMPILERS
+        compiler = functools.partial(_wrap, fullgraph=fullgraph, tuned=tuned, changed=changed)
     if isinstance(model, nn.Module):
         with importing:
             from flambeau.capture.module import OptimizedModule
@@ -438,7 +514,7 @@ def compile(  # noqa: A001 - PyTorch's name
     return compiled
 
 
-def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
+def explain(function: Function, *args: Any, **kwargs: Any) -> Explanation:
     """Runs a compiled region once and reports its flushes, plans, kernels and bytes.
 
     Args:
@@ -509,7 +585,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     return eager
 
 
-def unrecorded(function: Callable[[], Any]) -> Any:
+def unrecorded(function: Function) -> Any:
     """Calls `function` outside of the region, which goes on afterwards."""
     if boundaries.local.recorder is not None:
         return boundaries.outside("unrecorded", function)
@@ -520,7 +596,7 @@ def unrecorded(function: Callable[[], Any]) -> Any:
         _core.record_resume(suspended)
 
 
-def as_one_stream(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def as_one_stream(function: Function, args: Any, kwargs: Any) -> Any:
     """Calls a function whose recorded calls are a stream of their own.
 
     Equal calls find the program of the first one.

@@ -35,7 +35,11 @@ _PUBLIC = {
 def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
         return getattr(late(_PUBLIC[name]), name)
-    if name in ("cache", "config"):  # in no cycle of imports: `from flambeau.compiler import cache`
+    if name in (
+        "cache",
+        "config",
+        "passes",
+    ):  # in no cycle of imports: `from flambeau.compiler import cache`
         return import_module(f"flambeau.compiler.{name}")
     from flambeau.runtime import missing
 

@@ -1,11 +1,11 @@
 """The pipeline: from a Graph to an execution, as a list of named stages.
 
-    simplify   the graph as a smaller one with the same bits
+    simplify   the graph as a smaller one with the same bits; passes of users before fusion
     prepare    destinations of results, memory views of routines' operands, blocks of long sums
     analyse    values that kernels start and end at, and the cost of recomputing the others
     cluster    values that share a kernel, and why others do not
     order      clusters in the order of their launches
-    lower      a loop program per cluster, launches, buffers
+    lower      a loop program per cluster, launches, buffers; passes of users after fusion
     tier       launches that need no compiler, where kernels are not compiled yet
     print      the C text of each distinct kernel
     compile    machine code, from the cache or the compiler
@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from flambeau.compiler import debug, targets, tiers
+from flambeau.compiler import debug, passes, targets, tiers
 from flambeau.compiler.execution import build_execution
 from flambeau.compiler.schedule import (
     Analysis,
@@ -98,6 +98,9 @@ class State:
 
 def _simplify(state: State) -> None:
     state.graph = simplify(state.graph)
+    changed = passes.before_fusion(state.graph)
+    if changed is not state.graph:
+        state.graph = simplify(changed)
 
 
 def _prepare(state: State) -> None:
@@ -120,7 +123,8 @@ def _order(state: State) -> None:
 
 def _lower(state: State) -> None:
     emit = functools.partial(_add_to_build, state)
-    state.schedule = lower(state.graph, state.prepared, state.clusters, emit=emit)
+    schedule = lower(state.graph, state.prepared, state.clusters, emit=emit)
+    state.schedule = passes.after_fusion(schedule)
 
 
 def _add_to_build(state: State, kernel: Kernel) -> None:
@@ -262,7 +266,8 @@ def _device(state: State) -> str:
 def _tune(state: State) -> None:
     """Launches again, tunable calls as `choose` says. Most of their kernels are those that were
     just compiled, side by side."""
-    state.schedule = lower(state.graph, state.prepared, state.clusters, state.choose)
+    schedule = lower(state.graph, state.prepared, state.clusters, state.choose)
+    state.schedule = passes.after_fusion(schedule)
     _print(state)
     _compile(state)
 

@@ -23,7 +23,17 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from flambeau.compiler import cache, debug, machine, postponed, shipped, targets, tiers, toolchain
+from flambeau.compiler import (
+    cache,
+    debug,
+    machine,
+    passes,
+    postponed,
+    shipped,
+    targets,
+    tiers,
+    toolchain,
+)
 from flambeau.compiler.cache import blake2b
 from flambeau.ir import lock
 from flambeau.ir.plan import Execution, PlanSpec, packed, unpacked_execution, unpacked_spec
@@ -103,8 +113,9 @@ _collected: dict[str, list[StoredPlan]] | None = None  # instead of the cache, s
 
 
 def usable() -> bool:
-    """Whether plans may be loaded and saved: not while the stages of planning are observed."""
-    if settings.get("VERIFY") or debug.observed():
+    """Whether plans may be loaded and saved: not while the stages of planning are observed, or a
+    pass of the user has no key."""
+    if settings.get("VERIFY") or debug.observed() or passes.mark() is None:
         return False
     codegen = lock.loaded("flambeau.compiler.codegen")  # where it is not, it collects nothing
     return codegen is None or not codegen.collecting()
@@ -127,7 +138,7 @@ def name_of(*parts: str) -> Name | None:
     environment = _environment(settings.get("TARGET"), settings.get("CC"))
     if environment is None:
         return None
-    text = "\n".join(parts)
+    text = "\n".join((*parts, mark) if (mark := passes.mark()) else parts)
     own = "\n".join((environment, settings.get("TIER"), text))
     return Name(blake2b(own.encode(), digest_size=16).hexdigest(), text)
 

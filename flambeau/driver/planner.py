@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flambeau import _core
-from flambeau.compiler import debug, stored
+from flambeau.compiler import debug, passes, stored
 from flambeau.core import warned
 from flambeau.driver.calls import Call, class_of, numbers_of, with_numbers
 from flambeau.ir.lock import computed_once, fork_safe_lock, importing
@@ -112,6 +112,7 @@ class _Traced:
         keeps = not self.result.spec.place and warned.count() == before
         self.name = program.name if keeps else None
         self.saved = False
+        self.revision = passes.revision()
 
     def fingerprint(self) -> str | None:
         """Digest of the Graph."""
@@ -131,6 +132,8 @@ class _Traced:
         with importing:
             from flambeau.compiler import pipeline
 
+        if self.revision != passes.revision():  # the name is that of a program with other passes
+            self.name = None
         graph, registers, choose = self.result.graph, self.result.registers, self._choose()
         execution, portable = pipeline.compile_portable(graph, registers, choose)
         self._save_later(portable)
@@ -186,6 +189,7 @@ class _Stored:
         self.program = program
         self.stored = plan
         self.default = promotion.default_dtype()
+        self.revision = passes.revision()
 
     def fingerprint(self) -> str:
         """Digest of the Graph that is not traced yet."""
@@ -225,7 +229,8 @@ class _Stored:
 
     def compile(self) -> Execution:
         """The launches that the earlier process compiled, with addresses of this one."""
-        execution = self._execution() if stored.usable() else None
+        usable = stored.usable() and self.revision == passes.revision()
+        execution = self._execution() if usable else None
         if execution is None:  # never run, kernels evicted, or somebody wants to see the stages
             return self.traced.compile()
         name = self.stored.spec.name

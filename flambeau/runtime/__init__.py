@@ -15,6 +15,7 @@ from flambeau import _core
 __all__ = [
     "LaunchTime",
     "empty_cache",
+    "forget_programs",
     "launch_profile",
     "memory_snapshot",
     "memory_stats",
@@ -64,6 +65,12 @@ def dry_run() -> Iterator[None]:
         yield
     finally:
         _core.set_dry_run(before)
+
+
+def forget_programs() -> None:
+    """Forgets the plans of all operators and of all recorded regions."""
+    _core.plan_cache_clear()
+    _core.stream_clear()
 
 
 def plan_cache_clear() -> None:

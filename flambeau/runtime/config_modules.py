@@ -15,6 +15,7 @@ import importlib
 import os
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 _TABLE = os.path.join(os.path.dirname(__file__), "compiler_settings.txt")
@@ -103,6 +104,8 @@ class ConfigModule(types.ModuleType):
             _module(module)._write(target, value)
         else:
             self._settings[name] = value
+            for observer in _observers.get((self._upstream(), name), ()):
+                observer()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name == "_settings":
@@ -187,6 +190,20 @@ def install(module: str, **settings: Any) -> None:
     values = {**copy.deepcopy(defaults()["torch" + module.removeprefix("flambeau")]), **settings}
     target.__dict__.update(_settings=values, _first=dict(values))
     target.__class__ = ConfigModule
+
+
+_observers: dict[tuple[str, str], list[Callable[[], None]]] = {}
+
+
+def observe(upstream: str, name: str, observer: Callable[[], None]) -> None:
+    """Calls a function after each assignment of a setting.
+
+    Args:
+        upstream: "torch._inductor.config" say.
+        name: the setting.
+        observer: the function.
+    """
+    _observers.setdefault((upstream, name), []).append(observer)
 
 
 def value(upstream: str, name: str) -> Any:

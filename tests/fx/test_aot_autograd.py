@@ -122,10 +122,25 @@ def test_unused_arguments_and_numbers():
     assert unused.grad is None and torch.equal(w.grad, X)
 
 
+def test_written_arguments():
+    def write(x, y):
+        return y.add_(1), x * y, y.sum()
+
+    w, mine, theirs = X.clone().requires_grad_(), X.clone(), X.clone()
+    function = aot_function(write, Kept())
+    for _ in range(2):
+        results, expected = function(w, mine), write(w, theirs)
+        assert results[0] is mine and all(map(torch.equal, results, expected))
+        assert torch.equal(mine, theirs)
+        assert torch.equal(*(torch.autograd.grad(r[1].sum(), w)[0] for r in (results, expected)))
+
+
 def test_what_is_refused():
-    x = X.clone().requires_grad_()
-    with pytest.raises(NotImplementedError, match="writes one of its arguments"):
-        aot_function(lambda x, y: x * y.add_(1), Kept())(x, X.clone())
+    x, y = X.clone().requires_grad_(), X.clone()
+    with pytest.raises(NotImplementedError, match="an argument that has a gradient"):
+        aot_function(lambda x, y: x + y.add_(x), Kept())(x, y)
+    with pytest.raises(NotImplementedError, match="shares memory with another"):
+        aot_function(lambda y, z: y.add_(1) * z, Kept())(y, y[0])
     with pytest.raises(NotImplementedError, match="numbers"):
         aot_function(dense, Kept(), dynamic=True)
 
