@@ -25,6 +25,7 @@ from flambeau._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from flambeau.autograd.transforms import wrappers
 from flambeau.fx import _calls, _function_names
 from flambeau.fx.proxy import Proxy
+from flambeau.ir.lock import late
 from flambeau.nn.parameter import Buffer, Parameter
 from flambeau.overrides import TorchFunctionMode
 from flambeau.runtime import boundaries
@@ -256,7 +257,7 @@ class Recorder(TorchFunctionMode):
             raise Unrecordable("inference mode changed")
         if name in _SUBSCRIPTS or "." in name or _function_names.method_name(func) is not None:
             return
-        if _function_names.public_name(func) is None:
+        if _function_names.public_name(func) is None and not _of_node(func):
             raise Unrecordable("Python needs its result")
 
     def _record(
@@ -406,11 +407,24 @@ def become(fake: Any, real: Tensor) -> None:
         _core.tensor_become(fake, real)
 
 
+def _of_node(func: Any) -> bool:
+    """Whether a call is the engine's, of the backward of an operator."""
+    return (
+        isinstance(func, _core.Op)
+        and _core.current_autograd_node() is not None
+        and _function_names.method_name(func) is None
+    )
+
+
 def _node_call(
     func: Any, args: tuple[Any, ...], referring: list[Any], name: str, frame: Any
 ) -> Call:
     """The call as a node of a graph: operators and methods as the user's code spells them."""
     values, named = referring
+    if _function_names.public_name(func) is None and _of_node(func):
+        node = _core.current_autograd_node().name()
+        op = late("flambeau._dynamo.compiled_autograd").ops.of(node, func)
+        return Call("call_function", op, values, named, node)
     if name.endswith(".__get__"):
         attribute = name.partition(".")[0]
         return Call("call_function", getattr, (values[0], attribute), {}, "getattr")

@@ -252,12 +252,50 @@ def record_sealed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         _core.record_end(END)
 
 
+def _with_backward(
+    recorded: Callable[..., Any], compiler: Callable[..., Any]
+) -> Callable[..., Any]:
+    """A function whose backwards are compiled, where `torch._dynamo.config.compiled_autograd` is
+    set when it is called.
+
+    Args:
+        recorded: the function.
+        compiler: `compile` with its options.
+    """
+
+    compilers: dict[bool | None, Callable[..., Any]] = {None: compiler}
+
+    @functools.wraps(recorded)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        config = loaded("flambeau._dynamo.config")
+        if config is None or not config.compiled_autograd:
+            return recorded(*args, **kwargs)
+        full = _overridden(config.compiled_autograd_kwargs_override)
+        own = compilers.setdefault(full, functools.partial(compiler, fullgraph=full))
+        with late("flambeau._dynamo.compiled_autograd")._enable(own, True, False):
+            return recorded(*args, **kwargs)
+
+    return call
+
+
+def _overridden(options: dict[str, Any]) -> bool | None:
+    """`fullgraph` of backwards, where it is not that of the forward."""
+    if options and set(options) != {"fullgraph"}:
+        raise AssertionError(
+            f"[compile] compiled_autograd_kwargs_override has {sorted(options)}\n"
+            "hint: it takes fullgraph alone"
+        )
+    return options.get("fullgraph")
+
+
 def _begin_tuned() -> None:
     _core.record_begin()
     _core.record_tune()
 
 
-def _wrap(function: Callable[..., Any], fullgraph: bool, tuned: bool) -> Callable[..., Any]:
+def _wrap(
+    function: Callable[..., Any], compiler: Callable[..., Any], fullgraph: bool, tuned: bool
+) -> Callable[..., Any]:
     begin, end = _begin_tuned if tuned else _core.record_begin, _core.record_end
     _observe()
 
@@ -272,14 +310,14 @@ def _wrap(function: Callable[..., Any], fullgraph: bool, tuned: bool) -> Callabl
             end(END)
 
     if not fullgraph:
-        return _skipping(function, compiled, tuned)
+        return _skipping(function, _with_backward(compiled, compiler), tuned)
 
     @functools.wraps(function)
     def refusing_breaks(*args: Any, **kwargs: Any) -> Any:
         with full_graph():
             return compiled(*args, **kwargs)
 
-    return _skipping(function, refusing_breaks, tuned)
+    return _skipping(function, _with_backward(refusing_breaks, compiler), tuned)
 
 
 def _skipping(
@@ -337,7 +375,12 @@ def _resolved(backend: Any, fullgraph: bool) -> Any:
 
 
 def _by_backend(
-    backend: Any, fullgraph: bool, mode: Any, options: Any, limit: int | None
+    compiler: Callable[..., Any],
+    backend: Any,
+    fullgraph: bool,
+    mode: Any,
+    options: Any,
+    limit: int | None,
 ) -> Callable[[Any], Any]:
     """Returns the function that compiles by a backend that is a function."""
     settings = {"mode": mode if mode != "default" else None, "options": options}
@@ -347,7 +390,9 @@ def _by_backend(
     with importing:
         from flambeau._dynamo.custom_backend import compiled_by
 
-    return lambda function: compiled_by(function, backend, fullgraph, limit)
+    return lambda function: _with_backward(
+        compiled_by(function, backend, fullgraph, limit), compiler
+    )
 
 
 def compile(  # noqa: A001 - PyTorch's name
@@ -421,10 +466,13 @@ def compile(  # noqa: A001 - PyTorch's name
     with importing:
         from flambeau import nn
 
+    again = functools.partial(
+        compile, fullgraph=fullgraph, backend=backend, mode=mode, options=options
+    )
     if callable(backend):
-        compiler = _by_backend(backend, fullgraph, mode, options, recompile_limit)
+        compiler = _by_backend(again, backend, fullgraph, mode, options, recompile_limit)
     else:
-        compiler = functools.partial(_wrap, fullgraph=fullgraph, tuned=tuned)
+        compiler = functools.partial(_wrap, compiler=again, fullgraph=fullgraph, tuned=tuned)
     if isinstance(model, nn.Module):
         with importing:
             from flambeau.capture.module import OptimizedModule
