@@ -44,14 +44,15 @@ class _State(threading.local):
         forced: whether one of them has no effect, because the stance is "force_eager".
         running: whether a backward is running as a program.
         awaited: whether a backward is part of a region that has not run yet.
-        captured: whether a program was new since the backward began.
+        captured: whether a program was new since the backward began; None: none has run yet.
     """
 
     def __init__(self) -> None:
         self.compiler: CompilerFunction | None = None
         self.depth = 0
         self.disabled = self.forced = False
-        self.running = self.awaited = self.captured = False
+        self.running = self.awaited = False
+        self.captured: bool | None = None
 
 
 _state = _State()
@@ -155,13 +156,16 @@ def _engine(*args: Value) -> Value:
         _core.set_delayed_type(before)
 
 
-def _program(compiler: CompilerFunction) -> Callable[..., Value]:
-    """What a compiler function makes of backwards; it is called once, or once for each graph."""
+def _program(compiler: CompilerFunction) -> tuple[Callable[..., Value], bool]:
+    """What a compiler function makes of backwards, and whether it did so just now.
+
+    It is called once, or once for each graph.
+    """
     with _changing:
         stored = _programs.get(id(compiler))
         if stored is not None:
             _programs.move_to_end(id(compiler))
-            return stored[1]
+            return stored[1], False
     try:
         program = compiler(Backward())
     except _GraphRead:
@@ -170,7 +174,7 @@ def _program(compiler: CompilerFunction) -> Callable[..., Value]:
         _programs[id(compiler)] = compiler, program
         if len(_programs) > COMPILERS:
             _programs.popitem(last=False)
-    return program
+    return program, True
 
 
 def _by_graphs(compiler: CompilerFunction) -> Callable[..., Value]:
@@ -196,12 +200,14 @@ def _run(args: tuple[Value, ...]) -> Value:
 
 
 def _run_program(compiler: CompilerFunction, args: tuple[Value, ...]) -> Value:
-    _state.running, _state.captured = True, False
+    _state.running, _state.captured, is_new = True, None, False
     try:
-        return _program(compiler)(*args)
+        program, is_new = _program(compiler)
+        return program(*args)
     finally:
         _state.running = False
-        counters["compiled_autograd"]["captures"] += _state.captured
+        fresh = is_new if _state.captured is None else _state.captured
+        counters["compiled_autograd"]["captures"] += fresh
 
 
 def _count_flush(event: regions.Flush) -> None:
@@ -211,7 +217,7 @@ def _count_flush(event: regions.Flush) -> None:
     if not event.known:
         counters["compiled_autograd"]["compiles"] += _state.compiler in _counted.values()
     if _state.running:
-        _state.captured |= not event.known
+        _state.captured = bool(_state.captured) or not event.known
     else:
         _state.awaited = False
         counters["compiled_autograd"]["captures"] += not event.known

@@ -45,6 +45,7 @@ _METADATA = frozenset(
     is_tensor result_type""".split()
 )
 _PLACE = frozenset(("device", "is_cpu", "is_cuda", "is_meta", "get_device"))
+_GRADIENT, _EMPTY = ("grad.__get__", "grad.__set__"), ((), (None,))
 _VIEW_ATTRIBUTES = frozenset(("T", "mT", "H", "mH", "real", "imag"))
 _SUBSCRIPTS = ("__getitem__", "__setitem__")
 # Functions and methods that change what a tensor is, or hand out more than results.
@@ -226,6 +227,8 @@ class Recorder(TorchFunctionMode):
                 return func(*args, **kwargs)
             if attribute in _METADATA:
                 return self._metadata(func, args, kwargs)
+            if name in _GRADIENT and type(args[0]) is not FakeTensor and args[1:] in _EMPTY:
+                return func(*args, **kwargs)  # one that is delayed is a fake
             if name == "__iter__":
                 return iter(self._record(Tensor.unbind, args, kwargs, "unbind", None))
             if accessor and (accessor != "__get__" or attribute not in _VIEW_ATTRIBUTES):
@@ -234,6 +237,9 @@ class Recorder(TorchFunctionMode):
             return self._record(func, args, kwargs, name, sys._getframe(1))
         except Unrecordable as stop:
             self.interrupt(f"{attribute}: {stop}")
+        if _of_node(func):  # types of users do not see what the engine calls
+            with _C.DisableTorchFunctionSubclass():
+                return func(*args, **kwargs)
         return func(*args, **kwargs)
 
     def _metadata(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -408,11 +414,12 @@ def become(fake: Any, real: Tensor) -> None:
 
 
 def _of_node(func: Any) -> bool:
-    """Whether a call is the engine's, of the backward of an operator."""
+    """Whether a call is the engine's, of the backward of an operator: one without a public name."""
     return (
         isinstance(func, _core.Op)
         and _core.current_autograd_node() is not None
         and _function_names.method_name(func) is None
+        and _function_names.public_name(func) is None
     )
 
 
@@ -421,7 +428,7 @@ def _node_call(
 ) -> Call:
     """The call as a node of a graph: operators and methods as the user's code spells them."""
     values, named = referring
-    if _function_names.public_name(func) is None and _of_node(func):
+    if _of_node(func):
         node = _core.current_autograd_node().name()
         op = late("flambeau._dynamo.compiled_autograd").ops.of(node, func)
         return Call("call_function", op, values, named, node)
