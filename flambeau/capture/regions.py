@@ -252,6 +252,17 @@ def record_sealed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         _core.record_end(END)
 
 
+def _backward_setting() -> Any:
+    """`torch._dynamo.config` where it says that backwards are compiled, or None."""
+    config = loaded("flambeau._dynamo.config")
+    return config if config is not None and config.compiled_autograd else None
+
+
+def _uncompiled(function: Callable[..., Any], compiler: Callable[..., Any]) -> Callable[..., Any]:
+    """The backend "eager": the function itself, unless its backwards are compiled."""
+    return function if _backward_setting() is None else _with_backward(function, compiler)
+
+
 def _with_backward(
     recorded: Callable[..., Any], compiler: Callable[..., Any]
 ) -> Callable[..., Any]:
@@ -267,8 +278,8 @@ def _with_backward(
 
     @functools.wraps(recorded)
     def call(*args: Any, **kwargs: Any) -> Any:
-        config = loaded("flambeau._dynamo.config")
-        if config is None or not config.compiled_autograd:
+        config = _backward_setting()
+        if config is None:
             return recorded(*args, **kwargs)
         full = _overridden(config.compiled_autograd_kwargs_override)
         own = compilers.setdefault(full, functools.partial(compiler, fullgraph=full))
@@ -471,18 +482,18 @@ def compile(  # noqa: A001 - PyTorch's name
     )
     if callable(backend):
         compiler = _by_backend(again, backend, fullgraph, mode, options, recompile_limit)
+    elif backend == "eager":
+        compiler = functools.partial(_uncompiled, compiler=again)
     else:
         compiler = functools.partial(_wrap, compiler=again, fullgraph=fullgraph, tuned=tuned)
     if isinstance(model, nn.Module):
         with importing:
             from flambeau.capture.module import OptimizedModule
 
-        call = model.__call__ if backend == "eager" else compiler(model.__call__)
-        return OptimizedModule(model, call)
-    if backend == "eager":
-        return model
+        return OptimizedModule(model, compiler(model.__call__))
     compiled = compiler(model)
-    compiled._torchdynamo_orig_callable = model
+    if compiled is not model:
+        compiled._torchdynamo_orig_callable = model
     return compiled
 
 

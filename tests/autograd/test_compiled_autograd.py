@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -635,14 +636,20 @@ def test_compiler_functions() -> None:
 
 
 def test_threads_have_their_own_switch() -> None:
-    expected, results, errors = training(), [], []
-    enabled = []
+    model, x = net(4, 8, 2), data(5, 4)
+    results, errors, enabled = [], [], []
+
+    def train() -> Any:  # draws nothing: threads share the generator
+        own = copy.deepcopy(model)
+        for _ in range(2):
+            own(x).square().mean().backward()
+        return grads(own)
 
     def work(on: bool) -> None:
         try:
             with compiled_autograd._enable(torch.compile) if on else nullcontext():
                 for _ in range(5):
-                    results.append(training())
+                    results.append(train())
                 enabled.append((on, compiled_autograd.compiled_autograd_enabled))
         except BaseException as error:
             errors.append(error)
@@ -650,8 +657,9 @@ def test_threads_have_their_own_switch() -> None:
     with compiled_autograd._enable(torch.compile):
         threads = [threading.Thread(target=work, args=(n % 2 == 0,)) for n in range(4)]
         [t.start() for t in threads]
-        results.append(training())
+        results.append(train())
         [t.join() for t in threads]
+    expected = train()
     assert not errors and all(a is b for a, b in enabled)
     for result in results:
         compare(expected, result)
