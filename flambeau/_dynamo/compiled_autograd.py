@@ -20,22 +20,23 @@ from typing import TypeAlias
 from flambeau import _core
 from flambeau._dynamo.utils import counters
 from flambeau.capture import regions
+from flambeau.capture.module import OptimizedModule
 from flambeau.fx import Graph, GraphModule
 from flambeau.ir.lock import fork_safe_lock, late
 from flambeau.nn import Module
-from flambeau.runtime import boundaries, missing
+from flambeau.runtime import boundaries, config_modules, missing
 
 __all__ = ["Op", "OpNamespace", "Backward", "disable", "enable", "ops", "reset"]
 
 Value: TypeAlias = object
-CompilerFunction: TypeAlias = Callable[[GraphModule], Callable[..., Value]]
+CompilerFunction: TypeAlias = Callable[..., Callable[..., Value]]  # of a GraphModule
 
 # Compiler functions whose programs are stored; the one used longest ago is dropped first.
 COMPILERS = 64
 
 
 class _State(threading.local):
-    """Of each thread.
+    """State of one thread.
 
     Attributes:
         compiler: compiles backwards, or None.
@@ -122,10 +123,10 @@ class _GraphRead(BaseException):
 
 
 class Backward(GraphModule):
-    """The backward that is about to run, as the module that a compiler function is given.
+    """The backward that begins, as the module that a compiler function takes.
 
-    A call of it runs the engine. So whatever compiles modules compiles it, hooks included. The
-    graph exists only once a backend that is a function has recorded it.
+    A call runs the engine, so that whatever compiles modules compiles it, hooks included. The graph
+    exists once a backend that is a function has recorded it.
     """
 
     _boxed_call = False
@@ -133,16 +134,21 @@ class Backward(GraphModule):
     def __init__(self) -> None:
         Module.__init__(self)
 
-    @property
+    @property  # type: ignore[misc]
     def graph(self) -> Graph:
         """Ends the compiler function, which is called with a recorded graph instead."""
         raise _GraphRead
 
-    code = graph
+    @property
+    def code(self) -> str:
+        """As `graph`."""
+        raise _GraphRead
 
-    def forward(self, *args: Value) -> Value:
-        """Runs the engine; the arguments are its own."""
+    def __call__(self, *args: Value) -> Value:
+        """Runs the engine; the arguments are its own. No hook of all modules sees the call."""
         return _engine(*args)
+
+    forward = __call__
 
 
 def _engine(*args: Value) -> Value:
@@ -157,7 +163,7 @@ def _engine(*args: Value) -> Value:
 
 
 def _program(compiler: CompilerFunction) -> tuple[Callable[..., Value], bool]:
-    """What a compiler function makes of backwards, and whether it did so just now.
+    """The callable that a compiler function makes of backwards, and whether it did so just now.
 
     It is called once, or once for each graph.
     """
@@ -170,6 +176,8 @@ def _program(compiler: CompilerFunction) -> tuple[Callable[..., Value], bool]:
         program = compiler(Backward())
     except _GraphRead:
         program = _by_graphs(compiler)
+    if isinstance(program, OptimizedModule):
+        program = program._call
     with _changing:
         _programs[id(compiler)] = compiler, program
         if len(_programs) > COMPILERS:
@@ -185,7 +193,8 @@ def _by_graphs(compiler: CompilerFunction) -> Callable[..., Value]:
     def backend(module: GraphModule, example_inputs: Value) -> Callable[..., Value]:
         return compiler(module)
 
-    return by_backend(_engine, backend, False, None)
+    program: Callable[..., Value] = by_backend(_engine, backend, False, None)
+    return program
 
 
 def _run(args: tuple[Value, ...]) -> Value:
@@ -310,6 +319,39 @@ def _disable() -> Iterator[None]:
 enable, disable = _enable, _disable
 
 
+def enabled(
+    compiler: CompilerFunction,
+    function: Callable[..., Value],
+    args: tuple[Value, ...],
+    kwargs: dict[str, Value],
+) -> Value:
+    """Calls a compiled function whose backwards are compiled, unless that is disabled.
+
+    Args:
+        compiler: `torch.compile` with the function's options.
+        function: the compiled function.
+        args, kwargs: its arguments.
+
+    Raises:
+        AssertionError: the setting `compiled_autograd_kwargs_override` has other names than
+            fullgraph.
+    """
+    name = "compiled_autograd_kwargs_override"
+    override = config_modules.value("torch._dynamo.config", name)
+    if override and set(override) != {"fullgraph"}:
+        raise AssertionError(
+            f"[compile] {name} has {sorted(override)}\nhint: it takes fullgraph alone"
+        )
+    own = _overridden(compiler, override["fullgraph"]) if override else compiler
+    with _enable(own, ignore_active_disable_ctx=False):
+        return function(*args, **kwargs)
+
+
+@functools.lru_cache(maxsize=COMPILERS)
+def _overridden(compiler: CompilerFunction, fullgraph: bool) -> CompilerFunction:
+    return functools.partial(compiler, fullgraph=fullgraph)
+
+
 @contextmanager
 def _switched(compiler: CompilerFunction | None) -> Iterator[None]:
     before, _state.compiler = _state.compiler, compiler
@@ -329,7 +371,7 @@ def reset() -> None:
         _programs.clear()
 
 
-_READ = {
+_READ: dict[str, Callable[[], bool | int]] = {
     "compiled_autograd_enabled": lambda: _state.compiler is not None,
     "compiled_autograd_enabled_force_eager": lambda: _state.forced,
     "in_compiled_autograd_region": lambda: _state.running,

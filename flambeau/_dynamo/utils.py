@@ -18,8 +18,8 @@ __all__ = ["CompileProfiler", "clone_input", "compile_times", "counters", "is_co
 
 counters: defaultdict[str, Counter[str]] = defaultdict(Counter)
 """Counts by kind: "stats" has `unique_graphs` and `calls_captured` (programs compiled and their
-operators), "graph_break" why parts of regions ended early; "compiled_autograd" has `captures` and
-`compiles`, backwards that were new and the programs of those that this module's function enabled."""
+operators), "graph_break" why parts of regions ended early; "compiled_autograd" has `captures`, the
+backwards that were new, and `compiles`, programs of `maybe_enable_compiled_autograd`."""
 
 
 def _count_flush(event: regions.Flush) -> None:

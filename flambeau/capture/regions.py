@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from flambeau import _core
 from flambeau.capture import breaks, stream
@@ -23,6 +23,8 @@ from flambeau.compiler import debug
 from flambeau.ir.failure import failure
 from flambeau.ir.lock import importing, late, loaded
 from flambeau.runtime import boundaries, config_modules, settings
+
+Function: TypeAlias = Callable[..., Any]
 
 BACKENDS = ("inductor", "flambeau", "aot_eager", "eager")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -252,51 +254,22 @@ def record_sealed(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         _core.record_end(END)
 
 
-def _backward_setting() -> Any:
-    """`torch._dynamo.config` where it says that backwards are compiled, or None."""
+def _compiles_backwards() -> bool:
+    """`torch._dynamo.config.compiled_autograd`."""
     config = loaded("flambeau._dynamo.config")
-    return config if config is not None and config.compiled_autograd else None
+    return config is not None and bool(config.compiled_autograd)
 
 
-def _uncompiled(function: Callable[..., Any], compiler: Callable[..., Any]) -> Callable[..., Any]:
-    """The backend "eager": the function itself, unless its backwards are compiled."""
-    return function if _backward_setting() is None else _with_backward(function, compiler)
-
-
-def _with_backward(
-    recorded: Callable[..., Any], compiler: Callable[..., Any]
-) -> Callable[..., Any]:
-    """A function whose backwards are compiled, where `torch._dynamo.config.compiled_autograd` is
-    set when it is called.
-
-    Args:
-        recorded: the function.
-        compiler: `compile` with its options.
-    """
-
-    compilers: dict[bool | None, Callable[..., Any]] = {None: compiler}
+def _with_backward(recorded: Function, compiler: Function) -> Function:
+    """A function whose backwards are compiled too, where the setting says so when it is called."""
 
     @functools.wraps(recorded)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        config = _backward_setting()
-        if config is None:
+    def call(*args: object, **kwargs: object) -> object:
+        if not _compiles_backwards():
             return recorded(*args, **kwargs)
-        full = _overridden(config.compiled_autograd_kwargs_override)
-        own = compilers.setdefault(full, functools.partial(compiler, fullgraph=full))
-        with late("flambeau._dynamo.compiled_autograd")._enable(own, True, False):
-            return recorded(*args, **kwargs)
+        return late("flambeau._dynamo.compiled_autograd").enabled(compiler, recorded, args, kwargs)
 
     return call
-
-
-def _overridden(options: dict[str, Any]) -> bool | None:
-    """`fullgraph` of backwards, where it is not that of the forward."""
-    if options and set(options) != {"fullgraph"}:
-        raise AssertionError(
-            f"[compile] compiled_autograd_kwargs_override has {sorted(options)}\n"
-            "hint: it takes fullgraph alone"
-        )
-    return options.get("fullgraph")
 
 
 def _begin_tuned() -> None:
@@ -304,9 +277,11 @@ def _begin_tuned() -> None:
     _core.record_tune()
 
 
-def _wrap(
-    function: Callable[..., Any], compiler: Callable[..., Any], fullgraph: bool, tuned: bool
-) -> Callable[..., Any]:
+def _uncompiled(function: Function) -> Function:
+    return function
+
+
+def _wrap(function: Function, compiler: Function, fullgraph: bool, tuned: bool) -> Function:
     begin, end = _begin_tuned if tuned else _core.record_begin, _core.record_end
     _observe()
 
@@ -331,9 +306,7 @@ def _wrap(
     return _skipping(function, _with_backward(refusing_breaks, compiler), tuned)
 
 
-def _skipping(
-    function: Callable[..., Any], recorded: Callable[..., Any], tuned: bool
-) -> Callable[..., Any]:
+def _skipping(function: Function, recorded: Function, tuned: bool) -> Function:
     """Returns what runs the calls that it can explain without Python, and else records them."""
     if not _core.frames_explained or not settings.get("FRAMES"):
         return recorded
@@ -386,13 +359,8 @@ def _resolved(backend: Any, fullgraph: bool) -> Any:
 
 
 def _by_backend(
-    compiler: Callable[..., Any],
-    backend: Any,
-    fullgraph: bool,
-    mode: Any,
-    options: Any,
-    limit: int | None,
-) -> Callable[[Any], Any]:
+    again: Function, backend: Any, fullgraph: bool, mode: Any, options: Any, limit: int | None
+) -> Function:
     """Returns the function that compiles by a backend that is a function."""
     settings = {"mode": mode if mode != "default" else None, "options": options}
     settings = {name: value for name, value in settings.items() if value}
@@ -401,9 +369,7 @@ def _by_backend(
     with importing:
         from flambeau._dynamo.custom_backend import compiled_by
 
-    return lambda function: _with_backward(
-        compiled_by(function, backend, fullgraph, limit), compiler
-    )
+    return lambda f: _with_backward(compiled_by(f, backend, fullgraph, limit), again)
 
 
 def compile(  # noqa: A001 - PyTorch's name
@@ -482,8 +448,10 @@ def compile(  # noqa: A001 - PyTorch's name
     )
     if callable(backend):
         compiler = _by_backend(again, backend, fullgraph, mode, options, recompile_limit)
+    elif backend == "eager" and not _compiles_backwards():
+        compiler = _uncompiled
     elif backend == "eager":
-        compiler = functools.partial(_uncompiled, compiler=again)
+        compiler = functools.partial(_with_backward, compiler=again)
     else:
         compiler = functools.partial(_wrap, compiler=again, fullgraph=fullgraph, tuned=tuned)
     if isinstance(model, nn.Module):

@@ -657,8 +657,8 @@ PyMethodDef engine_functions[] = {
      "run_backward(tensors, gradients, keep_graph, create_graph, inputs, allow_unused, "
      "accumulate)."},
     {"set_backward_compiler", set_backward_compiler, METH_O,
-     "Sets what this thread's backwards are given to, (arguments of run_backward) -> its result, or "
-     "None; returns what it was."},
+     "Sets the function that runs backwards of this thread, or None; it takes the arguments of "
+     "run_backward. Returns the one before."},
     {"set_delayed_type", set_delayed_type, METH_O,
      "Shows this thread's function modes what the engine calls, whose results are of this type "
      "until they run; None: no longer. Returns what it was."},
