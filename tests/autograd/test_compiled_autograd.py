@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -297,10 +299,25 @@ def transformed() -> Any:
     return f(x), torch.func.vmap(f)(data(3, 4)), torch.func.hessian(lambda v: (v**3).sum())(x)
 
 
+def further_forms() -> Any:
+    x = data(2, 3, grad=True)
+    y = (x.sin() * x).sum(1)
+    (rows,) = torch.autograd.grad(y, x, torch.eye(2), is_grads_batched=True, retain_graph=True)
+    torch.autograd.backward(torch.autograd.graph.get_gradient_edge(y.square().sum()))
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t * 1, lambda t: t * 2):
+        z = (x.exp() * x).sum()
+    z.backward()
+    with torch.autograd.graph.save_on_cpu():
+        z = (x.cos() * x).sum()
+    z.backward()
+    return rows, x.grad, torch.autograd.functional.jacobian(lambda v: v**2, data(3))
+
+
 PROGRAMS = [
     training, set_to_zero, by_grad, retained, many_sums, double, penalty, custom_function, in_place,
     layouts, sparse, lookups, lists, same_leaf, mixed_dtypes, complex_numbers, norms, attention,
     compiled_forward, compiled_and_eager, broken_forward, several_roots, transformed,
+    further_forms,
 ]  # fmt: skip
 
 
@@ -633,6 +650,76 @@ def test_compiler_functions() -> None:
     with compiled_autograd._enable(lambda gm: torch._inductor.compile(gm, ())):
         x.sin().sum().backward()
     assert torch.equal(x.grad, x.cos() + x.cos() + x.cos())
+
+
+def test_the_eager_backend() -> None:
+    compare(training(), under(torch.compile(backend="eager"), training))
+    compare(training(), under(torch.compile(backend="eager", fullgraph=True), training))
+    model = net(4, 8, 2)
+    with torch._dynamo.config.patch(compiled_autograd=True):
+        counters.clear()
+        torch.compile(lambda x: model(x).sum().backward(), backend="eager")(data(5, 4))
+        assert counters["compiled_autograd"]["captures"] == 1
+
+
+def under(compiler: Callable[..., Any], function: Callable[[], Any]) -> Any:
+    """Calls a function while backwards are compiled."""
+    with compiled_autograd._enable(compiler):
+        return function()
+
+
+def test_nothing_else_sees_the_program() -> None:
+    seen: list[str] = []
+    handle = nn.modules.module.register_module_forward_hook(
+        lambda module, args, result: seen.append(type(module).__name__)
+    )
+    try:
+        for way in WAYS:
+            with blocks()[way]():
+                net(2, 2)(data(1, 2)).sum().backward()
+    finally:
+        handle.remove()
+    assert set(seen) == {"Linear", "Tanh", "Sequential"}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_graphs_are_freed(way: str) -> None:
+    def run() -> Any:
+        x = data(3, grad=True)
+        y = (x * 2).sin()
+        y.sum().backward()
+        return weakref.ref(x), weakref.ref(y)
+
+    with blocks()[way]():
+        references = [*run(), *run()]
+    gc.collect()
+    assert all(r() is None for r in references)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_fake_tensors_and_types_of_users(way: str) -> None:
+    calls: list[str] = []
+
+    class Noted(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None):
+            calls.append(getattr(func, "__name__", ""))
+            return super().__torch_function__(func, types, args, kwargs)
+
+    def run() -> Any:
+        calls.clear()
+        x = data(3).as_subclass(Noted).requires_grad_()
+        (x * x).sin().sum().backward()
+        return [*calls], x.grad.as_subclass(torch.Tensor), type(x.grad)
+
+    expected = run()
+    with blocks()[way]():
+        assert run()[0] == expected[0] and run()[2] is expected[2]
+        compare(run()[1], expected[1])
+        with torch._subclasses.FakeTensorMode():
+            layer = nn.Linear(3, 3)
+            layer(torch.ones(2, 3)).sum().backward()
+            assert layer.weight.grad.shape == (3, 3)
 
 
 def test_threads_have_their_own_switch() -> None:
