@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
 import pytest
 
 import flambeau as torch
@@ -313,11 +314,61 @@ def further_forms() -> Any:
     return rows, x.grad, torch.autograd.functional.jacobian(lambda v: v**2, data(3))
 
 
+def shared_memory() -> Any:
+    array = np.ones((3, 3), dtype="float32")
+    w, big = torch.from_numpy(array).requires_grad_(), torch.zeros(2, 4)
+    (w * w).sin().sum().backward()
+    seen = w.grad.numpy()
+    x, y = data(4, grad=True), data(4, grad=True)
+    x.grad = big[1]
+    y.grad = x.grad  # one memory for both
+    (x.sin() * y.cos()).sum().backward()
+    (w * w).sum().backward()
+    return w.grad, torch.from_numpy(seen), big, x.grad, y.grad
+
+
+def hooks_that_write() -> Any:
+    x, w, total = data(4, grad=True), data(4, grad=True), torch.zeros(4)
+    z = x * w
+    y = z.exp()
+
+    def first(g: Any) -> Any:
+        total.copy_(g)
+        return g
+
+    def second(g: Any) -> Any:
+        total.mul_(2)
+        w.data.add_(1)  # saved for backward, and read after this
+        return g + total
+
+    y.register_hook(first)
+    z.register_hook(second)
+    y.sum().backward()
+    return x.grad, w.grad, w.detach(), total
+
+
+def hooks_that_assign() -> Any:
+    x, w, taken = data(5, grad=True), data(5, grad=True), []
+
+    def take(p: Any) -> None:
+        taken.append(p.grad)
+        p.grad = None
+
+    def replace(p: Any) -> None:
+        p.grad = p.grad * 2 + torch.ones_like(p.detach())
+
+    x.register_post_accumulate_grad_hook(take)
+    w.register_post_accumulate_grad_hook(replace)
+    for _ in range(2):
+        (x.sin() * w.cos()).sum().backward()
+    return taken, w.grad, x.grad is None
+
+
 PROGRAMS = [
     training, set_to_zero, by_grad, retained, many_sums, double, penalty, custom_function, in_place,
     layouts, sparse, lookups, lists, same_leaf, mixed_dtypes, complex_numbers, norms, attention,
     compiled_forward, compiled_and_eager, broken_forward, several_roots, transformed,
-    further_forms,
+    further_forms, shared_memory, hooks_that_write, hooks_that_assign,
 ]  # fmt: skip
 
 
