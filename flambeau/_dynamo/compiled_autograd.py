@@ -22,6 +22,7 @@ from flambeau._dynamo.utils import counters
 from flambeau.capture import regions
 from flambeau.capture.module import OptimizedModule
 from flambeau.fx import Graph, GraphModule
+from flambeau.ir.failure import failure
 from flambeau.ir.lock import fork_safe_lock, late
 from flambeau.nn import Module
 from flambeau.runtime import boundaries, config_modules, missing
@@ -45,6 +46,7 @@ class _State(threading.local):
         forced: whether one of them has no effect, because the stance is "force_eager".
         running: whether a backward is running as a program.
         awaited: whether a backward is part of a region that has not run yet.
+        started: whether its engine has begun.
         captured: whether a program was new since the backward began; None: none has run yet.
     """
 
@@ -52,7 +54,7 @@ class _State(threading.local):
         self.compiler: CompilerFunction | None = None
         self.depth = 0
         self.disabled = self.forced = False
-        self.running = self.awaited = False
+        self.running = self.awaited = self.started = False
         self.captured: bool | None = None
 
 
@@ -153,6 +155,7 @@ class Backward(GraphModule):
 
 def _engine(*args: Value) -> Value:
     """Runs the engine; a recorder in Python sees what it calls."""
+    _state.started = True
     if boundaries.local.recorder is None:
         return _core.run_backward(*args)
     before = _core.set_delayed_type(late("flambeau._subclasses.fake_tensor").FakeTensor)
@@ -175,14 +178,18 @@ def _program(compiler: CompilerFunction) -> tuple[Callable[..., Value], bool]:
     try:
         program = compiler(Backward())
     except _GraphRead:
-        program = _by_graphs(compiler)
+        return _by_graphs(compiler), True
     if isinstance(program, OptimizedModule):
         program = program._call
+    return _stored(compiler, program), True
+
+
+def _stored(compiler: CompilerFunction, program: Callable[..., Value]) -> Callable[..., Value]:
     with _changing:
         _programs[id(compiler)] = compiler, program
         if len(_programs) > COMPILERS:
             _programs.popitem(last=False)
-    return program, True
+    return program
 
 
 def _by_graphs(compiler: CompilerFunction) -> Callable[..., Value]:
@@ -193,8 +200,7 @@ def _by_graphs(compiler: CompilerFunction) -> Callable[..., Value]:
     def backend(module: GraphModule, example_inputs: Value) -> Callable[..., Value]:
         return compiler(module)
 
-    program: Callable[..., Value] = by_backend(_engine, backend, False, None)
-    return program
+    return _stored(compiler, by_backend(_engine, backend, False, None))
 
 
 def _run(args: tuple[Value, ...]) -> Value:
@@ -209,10 +215,16 @@ def _run(args: tuple[Value, ...]) -> Value:
 
 
 def _run_program(compiler: CompilerFunction, args: tuple[Value, ...]) -> Value:
-    _state.running, _state.captured, is_new = True, None, False
+    _state.running, _state.captured, _state.started, is_new = True, None, False, False
     try:
         program, is_new = _program(compiler)
         return program(*args)
+    except _GraphRead:
+        if _state.started:
+            problem = "the graph of a backward is read while it runs"
+            hint = "read it in the compiler function, which gets a recorded graph then"
+            raise failure(NotImplementedError, "compiled_autograd", problem, hint) from None
+        return _by_graphs(compiler)(*args)
     finally:
         _state.running = False
         fresh = is_new if _state.captured is None else _state.captured
