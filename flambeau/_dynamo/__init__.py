@@ -23,8 +23,8 @@ _SOURCES = {
     "patch_dynamo_config skip_frame step_unsupported",
 }
 _NAMES = {name: module for module, names in _SOURCES.items() for name in names.split()}
-_PARTS = ("backends", "config", "decorators", "eval_frame", "exc", "external_utils", "testing",
-          "utils", "bytecode_debugger")  # fmt: skip
+_PARTS = ("backends", "compiled_autograd", "config", "decorators", "eval_frame", "exc",
+          "external_utils", "testing", "utils", "bytecode_debugger")  # fmt: skip
 
 __all__ = [*_NAMES, "bytecode_debugger", "config"]
 

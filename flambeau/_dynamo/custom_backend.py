@@ -21,7 +21,7 @@ from flambeau._dynamo import higher_order
 from flambeau._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit
 from flambeau._dynamo.recorder import Recorder, Segment
 from flambeau.amp import state as autocast
-from flambeau.capture import regions
+from flambeau.capture import breaks, regions
 from flambeau.fx import Graph, GraphModule
 from flambeau.ir.lock import fork_safe_lock
 from flambeau.nn import Module
@@ -67,7 +67,7 @@ class _Compiled:
             return self._run(segment, live, reason, (args, kwargs))
 
         with Recorder(run) as recorder:
-            reason = "an exception"
+            reason = breaks.ERROR
             try:
                 result = self._function(*args, **kwargs)
                 reason = regions.END

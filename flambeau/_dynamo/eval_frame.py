@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from flambeau.capture import regions
 from flambeau.capture.module import OptimizedModule
+from flambeau.ir.lock import loaded
 from flambeau.utils.compiler_names import set_stance
 
 __all__ = [
@@ -45,8 +46,11 @@ def run(fn: Any = None) -> Any:
 
 
 def reset() -> None:
-    """`torch.compiler.reset`."""
+    """`torch.compiler.reset`, which also ends compilation of backwards."""
     regions.reset()
+    backwards = loaded("flambeau._dynamo.compiled_autograd")
+    if backwards is not None:
+        backwards.reset()
 
 
 def reset_recompile_user_contexts() -> None:

@@ -25,6 +25,7 @@ from flambeau._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from flambeau.autograd.transforms import wrappers
 from flambeau.fx import _calls, _function_names
 from flambeau.fx.proxy import Proxy
+from flambeau.ir.lock import late
 from flambeau.nn.parameter import Buffer, Parameter
 from flambeau.overrides import TorchFunctionMode
 from flambeau.runtime import boundaries
@@ -44,6 +45,7 @@ _METADATA = frozenset(
     is_tensor result_type""".split()
 )
 _PLACE = frozenset(("device", "is_cpu", "is_cuda", "is_meta", "get_device"))
+_GRADIENT, _EMPTY = ("grad.__get__", "grad.__set__"), ((), (None,))
 _VIEW_ATTRIBUTES = frozenset(("T", "mT", "H", "mH", "real", "imag"))
 _SUBSCRIPTS = ("__getitem__", "__setitem__")
 # Functions and methods that change what a tensor is, or hand out more than results.
@@ -227,6 +229,8 @@ class Recorder(TorchFunctionMode):
                 return func(*args, **kwargs)
             if attribute in _METADATA:
                 return self._metadata(func, args, kwargs)
+            if name in _GRADIENT and type(args[0]) is not FakeTensor and args[1:] in _EMPTY:
+                return func(*args, **kwargs)  # one that is delayed is a fake
             if name == "__iter__":
                 return iter(self._record(Tensor.unbind, args, kwargs, "unbind", None))
             if accessor and (accessor != "__get__" or attribute not in _VIEW_ATTRIBUTES):
@@ -235,6 +239,9 @@ class Recorder(TorchFunctionMode):
             return self._record(func, args, kwargs, name, sys._getframe(1))
         except Unrecordable as stop:
             self.interrupt(f"{attribute}: {stop}")
+        if _of_node(func):  # types of users do not see what the engine calls
+            with _C.DisableTorchFunctionSubclass():
+                return func(*args, **kwargs)
         return func(*args, **kwargs)
 
     def _metadata(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -258,7 +265,7 @@ class Recorder(TorchFunctionMode):
             raise Unrecordable("inference mode changed")
         if name in _SUBSCRIPTS or "." in name or _function_names.method_name(func) is not None:
             return
-        if _function_names.public_name(func) is None:
+        if _function_names.public_name(func) is None and not _of_node(func):
             raise Unrecordable("Python needs its result")
 
     def _record(
@@ -408,11 +415,25 @@ def become(fake: Any, real: Tensor) -> None:
         _core.tensor_become(fake, real)
 
 
+def _of_node(func: Any) -> bool:
+    """Whether a call is the engine's, of the backward of an operator: one without a public name."""
+    return (
+        isinstance(func, _core.Op)
+        and _core.current_autograd_node() is not None
+        and _function_names.method_name(func) is None
+        and _function_names.public_name(func) is None
+    )
+
+
 def _node_call(
     func: Any, args: tuple[Any, ...], referring: list[Any], name: str, frame: Any
 ) -> Call:
     """The call as a node of a graph: operators and methods as the user's code spells them."""
     values, named = referring
+    if _of_node(func):
+        node = _core.current_autograd_node().name()
+        op = late("flambeau._dynamo.compiled_autograd").ops.of(node, func)
+        return Call("call_function", op, values, named, node)
     if name.endswith(".__get__"):
         attribute = name.partition(".")[0]
         return Call("call_function", getattr, (values[0], attribute), {}, "getattr")

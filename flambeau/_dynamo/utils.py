@@ -6,17 +6,20 @@ Importing this module starts the counting.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from flambeau.capture import breaks, regions, stream
+from flambeau.ir.lock import late
 from flambeau.utils._pytree import tree_leaves
 
 __all__ = ["CompileProfiler", "clone_input", "compile_times", "counters", "is_compile_supported",
-           "same"]  # fmt: skip
+           "maybe_enable_compiled_autograd", "same"]  # fmt: skip
 
 counters: defaultdict[str, Counter[str]] = defaultdict(Counter)
 """Counts by kind: "stats" has `unique_graphs` and `calls_captured` (programs compiled and their
-operators), "graph_break" why parts of regions ended early."""
+operators), "graph_break" why parts of regions ended early; "compiled_autograd" has `captures`, the
+backwards that were new, and `compiles`, programs of `maybe_enable_compiled_autograd`."""
 
 
 def _count_flush(event: regions.Flush) -> None:
@@ -31,6 +34,31 @@ def _count_flush(event: regions.Flush) -> None:
 
 
 regions.count_flushes(_count_flush)
+
+
+def maybe_enable_compiled_autograd(
+    should_enable: bool, fullgraph: bool = True, dynamic: bool = True
+) -> AbstractContextManager[None]:
+    """A `with` block in which each backward is one program, whose programs are counted.
+
+    Args:
+        should_enable: False: a block without effect.
+        fullgraph: raise where a hook reads data.
+        dynamic: has no effect.
+
+    Example:
+        >>> from torch._dynamo.utils import counters, maybe_enable_compiled_autograd
+        >>> x = torch.ones(3, requires_grad=True)
+        >>> with maybe_enable_compiled_autograd(True):
+        ...     (x * 2).sum().backward()
+        >>> counters["compiled_autograd"]["captures"] > 0
+        True
+    """
+    if not should_enable:
+        return nullcontext()
+    backwards = late("flambeau._dynamo.compiled_autograd")
+    block: AbstractContextManager[None] = backwards._enable(backwards.counted(fullgraph, dynamic))
+    return block
 
 
 def is_compile_supported(device_type: Any) -> bool:

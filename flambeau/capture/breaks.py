@@ -19,11 +19,13 @@ BRANCH = "bool()"  # the core's reason for reading a truth value
 # Numbers that Python reads, or that operators read for sizes of their results.
 READS = frozenset({"item()", "tolist", "numpy()", "tensor(tensor)"})
 REGION = "nested_compile_region"
+ERROR = "an exception"  # ends a region of a backend that is a function
 # Flushes that no line of the user's code requires: the recorder's own, see
-# native/record/record_call.cpp, and borders of programs that are compiled once.
+# native/record/record_call.cpp, borders of programs that are compiled once, and errors.
 INTERNAL = frozenset(
     {
         REGION,
+        ERROR,
         "an error must not come later",
         "memory that others may write to is read",
         "the stream is very long",

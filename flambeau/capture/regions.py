@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from flambeau import _core
 from flambeau.capture import breaks, stream
@@ -24,7 +24,8 @@ from flambeau.ir.failure import failure
 from flambeau.ir.lock import importing, late, loaded
 from flambeau.runtime import boundaries, config_modules, settings
 
-Function = Callable[..., Any]
+Function: TypeAlias = Callable[..., Any]
+
 BACKENDS = ("inductor", "flambeau", "aot_eager", "eager")
 _COMPILERS = (None, "inductor", "flambeau")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -289,6 +290,24 @@ def in_region(function: Function, tuned: bool) -> Function:
     return call
 
 
+def _compiles_backwards() -> bool:
+    """`torch._dynamo.config.compiled_autograd`."""
+    config = loaded("flambeau._dynamo.config")
+    return config is not None and bool(config.compiled_autograd)
+
+
+def _with_backward(recorded: Function, compiler: Function) -> Function:
+    """A function whose backwards are compiled too, where the setting says so when it is called."""
+
+    @functools.wraps(recorded)
+    def call(*args: object, **kwargs: object) -> object:
+        if not _compiles_backwards():
+            return recorded(*args, **kwargs)
+        return late("flambeau._dynamo.compiled_autograd").enabled(compiler, recorded, args, kwargs)
+
+    return call
+
+
 class _Special:
     """Calls of a compiled function that do not simply record it: eagerly, or through passes.
 
@@ -329,7 +348,13 @@ def _begin_tuned() -> None:
     _core.record_tune()
 
 
-def _wrap(function: Function, fullgraph: bool, tuned: bool, changed: bool) -> Function:
+def _uncompiled(function: Function) -> Function:
+    return function
+
+
+def _wrap(
+    function: Function, compiler: Function, fullgraph: bool, tuned: bool, changed: bool
+) -> Function:
     begin, end = _begin_tuned if tuned else _core.record_begin, _core.record_end
     special = _Special(function, fullgraph, tuned, changed)
     _observe()
@@ -345,14 +370,14 @@ def _wrap(function: Function, fullgraph: bool, tuned: bool, changed: bool) -> Fu
             end(END)
 
     if not fullgraph:
-        return _skipping(function, compiled, tuned)
+        return _skipping(function, _with_backward(compiled, compiler), tuned)
 
     @functools.wraps(function)
     def refusing_breaks(*args: Any, **kwargs: Any) -> Any:
         with full_graph():
             return compiled(*args, **kwargs)
 
-    return _skipping(function, refusing_breaks, tuned)
+    return _skipping(function, _with_backward(refusing_breaks, compiler), tuned)
 
 
 def _skipping(function: Function, recorded: Function, tuned: bool) -> Function:
@@ -409,7 +434,7 @@ def _resolved(backend: Any, fullgraph: bool) -> Any:
 
 def _by_backend(
     backend: Any, fullgraph: bool, mode: Any, options: Any, limit: int | None
-) -> Callable[[Any], Any]:
+) -> Function:
     """Returns the function that compiles by a backend that is a function."""
     settings = {"mode": mode if mode != "default" else None, "options": options}
     settings = {name: value for name, value in settings.items() if value}
@@ -418,7 +443,12 @@ def _by_backend(
     with importing:
         from flambeau._dynamo.custom_backend import compiled_by
 
-    return lambda function: compiled_by(function, backend, fullgraph, limit)
+    return lambda f: compiled_by(f, backend, fullgraph, limit)
+
+
+def _with_backwards(compiler: Function, again: Function) -> Function:
+    """The same for what a compiler makes."""
+    return lambda f: _with_backward(compiler(f), again)
 
 
 def compile(  # noqa: A001 - PyTorch's name
@@ -494,23 +524,31 @@ def compile(  # noqa: A001 - PyTorch's name
     with importing:
         from flambeau import nn
 
+    again = functools.partial(
+        compile, fullgraph=fullgraph, backend=backend, mode=mode, options=options
+    )
     if callable(backend):
         compiler = _by_backend(backend, fullgraph, mode, options, recompile_limit)
+        compiler = _with_backwards(compiler, again)
     elif backend in _COMPILERS and (passes := capture_options.graph_passes(options)):
         compiler = _with_passes(passes, fullgraph, tuned, recompile_limit)
+        compiler = _with_backwards(compiler, again)
+    elif backend == "eager" and not _compiles_backwards():
+        compiler = _uncompiled
+    elif backend == "eager":
+        compiler = functools.partial(_with_backward, compiler=again)
     else:
-        changed = backend in _COMPILERS
-        compiler = functools.partial(_wrap, fullgraph=fullgraph, tuned=tuned, changed=changed)
+        compiler = functools.partial(
+            _wrap, compiler=again, fullgraph=fullgraph, tuned=tuned, changed=backend in _COMPILERS
+        )
     if isinstance(model, nn.Module):
         with importing:
             from flambeau.capture.module import OptimizedModule
 
-        call = model.__call__ if backend == "eager" else compiler(model.__call__)
-        return OptimizedModule(model, call)
-    if backend == "eager":
-        return model
-    compiled = compiler(model)
-    compiled._torchdynamo_orig_callable = model
+        return OptimizedModule(model, compiler(model.__call__))
+    compiled: Any = compiler(model)
+    if compiled is not model:
+        compiled._torchdynamo_orig_callable = model
     return compiled
 
 

@@ -70,6 +70,7 @@ constinit FB_THREAD_LOCAL GraphTask* current_task = nullptr;
 constinit FB_THREAD_LOCAL Node* current_node = nullptr;
 constinit FB_THREAD_LOCAL bool next_is_raw = false;
 constinit FB_THREAD_LOCAL std::vector<std::vector<Ref<Tensor>>>* next_parts = nullptr;
+constinit FB_THREAD_LOCAL PyObject* backward_compiler = nullptr;  // owned
 
 // ---------------------------------------------------------------- the graph of a run
 uint32_t number_of(GraphTask* task, Node* node, bool* is_new) {
@@ -513,9 +514,18 @@ class Backward {  // one call of run_backward
   bool accumulate_ = false;
 };
 
+// Python calls run_backward again; backwards inside of that one are part of it.
+PyObject* run_compiled(PyObject* args) {
+  auto compiler = steal(std::exchange(backward_compiler, nullptr));
+  PyObject* result = PyObject_CallOneArg(compiler.get(), args);
+  assign(backward_compiler, std::move(compiler));
+  return result;
+}
+
 // run_backward(tensors, gradients, keep_graph, create_graph, inputs | None, allow_unused,
 // accumulate)
 PyObject* run_backward(PyObject*, PyObject* args) {
+  if (backward_compiler && !next_is_raw && !anomaly_recorder) return run_compiled(args);
   PyObject *tensors, *gradients, *inputs;
   int keep, create, allow_unused, accumulate;
   if (!PyArg_ParseTuple(args, "O!O!ppOpp", &PyTuple_Type, &tensors, &PyTuple_Type, &gradients,
@@ -558,6 +568,20 @@ PyObject* run_backward(PyObject*, PyObject* args) {
   if (recording && !record_leave("end of backward")) result = {};
   Py_LeaveRecursiveCall();
   return result.release();
+}
+
+// set_backward_compiler(callable | None) -> what it was; callable(arguments of run_backward).
+PyObject* set_backward_compiler(PyObject*, PyObject* callable) {
+  PyObject* before = Py_NewRef(or_none(backward_compiler));
+  assign(backward_compiler, share(callable == Py_None ? nullptr : callable));
+  return before;
+}
+
+// set_delayed_type(type | None) -> what it was.
+PyObject* set_delayed_type(PyObject*, PyObject* type) {
+  PyObject* before = Py_NewRef(or_none(reinterpret_cast<PyObject*>(delayed_type)));
+  delayed_type = type == Py_None ? nullptr : reinterpret_cast<PyTypeObject*>(type);
+  return before;
 }
 
 PyObject* queue_callback(PyObject*, PyObject* callback) {
@@ -632,6 +656,12 @@ PyMethodDef engine_functions[] = {
     {"run_backward", run_backward, METH_VARARGS,
      "run_backward(tensors, gradients, keep_graph, create_graph, inputs, allow_unused, "
      "accumulate)."},
+    {"set_backward_compiler", set_backward_compiler, METH_O,
+     "Sets the function that runs backwards of this thread, or None; it takes the arguments of "
+     "run_backward. Returns the one before."},
+    {"set_delayed_type", set_delayed_type, METH_O,
+     "Shows this thread's function modes what the engine calls, whose results are of this type "
+     "until they run; None: no longer. Returns what it was."},
     {"queue_callback", queue_callback, METH_O, "Calls it when the running backward is done."},
     {"current_graph_task_id", current_graph_task_id, METH_NOARGS,
      "Id of the running backward; -1."},

@@ -14,6 +14,8 @@
 
 namespace fb {
 
+constinit FB_THREAD_LOCAL PyTypeObject* delayed_type = nullptr;
+
 namespace {
 
 // ---------------------------------------------------------------- sums
@@ -32,11 +34,15 @@ bool layout_matches(const Tensor* leaf, const Tensor* grad) {
   return true;
 }
 
+// A result of a call that a recorder in Python delays: it will be a plain tensor.
+bool is_delayed(const Tensor* t) { return t->ob_base.ob_type == delayed_type; }
+
 // A gradient of a type that overrides operators (a sparse one). It is stored unchanged, and is the
 // second operand of a sum with a dense one: such sums are dense, so not computed in place.
 bool answers_itself(Tensor* grad) {
   PyObject* object = object_of(grad);
-  return !is_exact_tensor(object) && (override_of(object) != Override::None || dispatches(object));
+  return !is_exact_tensor(object) && !is_delayed(grad) &&
+         (override_of(object) != Override::None || dispatches(object));
 }
 
 // A copy of the gradient with the leaf's layout, by operators: a value like others while recording,
@@ -52,7 +58,7 @@ Tensor* clone_gradient(Tensor* leaf, Tensor* grad) {
   if (other || layout_matches(leaf, grad) || answers_itself(grad)) {
     return tensor_of(invoke(tensor_method("clone"), grad));
   }
-  if (grad_mode.enabled || active_recorder) return laid_out(leaf, grad);
+  if (grad_mode.enabled || active_recorder || delayed_type) return laid_out(leaf, grad);
   PyObject* copy = tensor_method("copy_");
   Storage* storage =
       copy ? storage_new(leaf->numel * item_size(leaf->dtype), leaf->device) : nullptr;
@@ -130,10 +136,11 @@ bool check_hook_result(const Tensor* before, PyObject* after) {
     return false;
   }
   const Tensor* t = tensor_of(after);
-  const char* problem = t->dtype != before->dtype               ? "type"
-                        : !same_shape(t, before)                ? "size"
-                        : t->device.kind != before->device.kind ? "device"
-                                                                : nullptr;
+  const bool moved = t->device.kind != before->device.kind && !is_delayed(t) && !is_delayed(before);
+  const char* problem = t->dtype != before->dtype ? "type"
+                        : !same_shape(t, before)  ? "size"
+                        : moved                   ? "device"
+                                                  : nullptr;
   if (!problem) return true;
   PyErr_Format(PyExc_RuntimeError,
                "[hook] hook '%s' has changed the %s of value\n"
@@ -686,7 +693,8 @@ bool replace_tensor(Tensor** slot, PyObject* value) {
 }
 
 PyObject* invoke(PyObject* callable, PyObject* const* args, Py_ssize_t count) {
-  if (Py_TYPE(callable) == OpType) {
+  const bool shown = delayed_type && (interceptors & kFunctionModes);
+  if (Py_TYPE(callable) == OpType && !shown) {
     const BelowFunctions guard;
     return op_call(callable, args, count);
   }

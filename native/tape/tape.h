@@ -232,6 +232,9 @@ PyObject* call_helper(const char* module, const char* name, PyObject* const* arg
                       Py_ssize_t count);
 
 // ---------------------------------------------------------------- engine_nodes.cpp
+// While a recorder in Python sees the engine's calls: the type of the tensors that stand for their
+// results until they run; else null.
+extern constinit FB_THREAD_LOCAL PyTypeObject* delayed_type;
 PyObject* invoke(PyObject* callable, PyObject* const* args, Py_ssize_t count);
 template <typename... T>
   requires Objects<T...>
