@@ -270,7 +270,7 @@ def _child(module: str, first: int, count: int, until: float, level: str | None)
     parts = done.stdout.split("FAULT ")[1:]
     told = ("seed ", "drew ")
     faults = ["\n".join(x for x in p.splitlines() if not x.startswith(told)) for p in parts]
-    if done.returncode not in (0, 1):
+    if done.returncode not in (0, 1) or (done.returncode and not faults):
         last = seeds[-1] if seeds else "before the first"
         faults.append(f"{last}: ended with status {done.returncode}: {done.stderr[-500:]}")
     drew = [json.loads(line[5:]) for line in lines if line.startswith("drew ")]
