@@ -247,7 +247,7 @@ SMOOTH: dict[str, Rule] = {
     # products and linear algebra
     "matmul": Rule(lambda x: x @ x.mT, 1, _matrices),
     "matmul of two": Rule(lambda x, y: x @ y.mT * 0.5, 2, _matrices),
-    "linear": Rule(lambda x, y: F.linear(x, flambeau.atleast_2d(y).flatten(0, -2)[:4]), 2, _matrices),
+    "linear": Rule(lambda x, y: F.linear(x, _rows(y)[:4]), 2, _matrices),
     "vector product": Rule(lambda x: x @ x.flatten()[: x.shape[-1]], 1, _matrices),
     "einsum": Rule(lambda x: flambeau.einsum("...ij,...kj->...ik", x, x * 0.5), 1, _matrices),
     "outer": Rule(lambda x: x.flatten()[:6].outer(x.flatten()[:5]), 1),
