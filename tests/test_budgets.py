@@ -50,7 +50,7 @@ PACKAGE_LINES = {
     # 312 before graphs of forward and backward (`aot_function`); 740 before it wrote arguments.
     "_functorch": 830,
     "_higher_order_ops": 1020,  # 224 before operators, their checks and `nested_compile_region`
-    "_inductor": 2400,  # 181 before passes of users, and patterns of nodes
+    "_inductor": 2420,  # 181 before passes of users, and patterns of nodes
     "_prims": 115,  # primitives under PyTorch's names
     "_prims_common": 725,
     "_refs": 145,  # lists of PyTorch's references

@@ -85,4 +85,7 @@ def aoti_compile_and_package(*args: Any, **kwargs: Any) -> NoReturn:
 
 aoti_load_package = aoti_compile_and_package
 
-__getattr__ = _missing.getter(__name__, {}, ("config", "cpp_builder", "exc", "utils"))
+_PARTS = ("compile_fx", "config", "cpp_builder", "custom_graph_pass", "decomposition", "exc",
+          "pattern_matcher", "utils")  # fmt: skip
+
+__getattr__ = _missing.getter(__name__, {}, _PARTS)

@@ -50,24 +50,39 @@ def compile_fx(
     Args:
         model_: the graph of the function's own operators.
         example_inputs_: its arguments.
-        inner_compile: (module, example arguments) -> callable, for each graph after all passes.
+        inner_compile: (module, example arguments, is_inference=...) -> callable, for each of
+            forward and backward; by default `compile_fx_inner`, which applies the last passes.
         config_patches: settings of `torch._inductor.config`, passes among them.
         decompositions: operators that are replaced by others.
     """
     passes = Passes.of(options.graph_passes(dict(config_patches or {})))
-    compiler = _Compiler(passes, inner_compile or compile_fx_inner)
+    compiler = _Compiler(passes, inner_compile or _inner(passes, False))
     return compiler.compiled(model_, example_inputs_, decompositions)
 
 
-def compile_fx_inner(gm: GraphModule, example_inputs: Sequence[Value], **more: Value) -> Function:
-    """Compiles a graph of operators as it is.
+def compile_fx_inner(
+    gm: GraphModule, example_inputs: Sequence[Value], *, is_inference: bool = False, **more: Value
+) -> Function:
+    """Compiles a graph of operators after the passes that are set for graphs of this kind.
 
     Args:
         gm: the graph.
         example_inputs: without effect: programs hold for every size.
+        is_inference: whether it is of a call without gradients.
         more: options of PyTorch, without effect.
     """
-    return regions.in_region(gm.forward, False)
+    passes = Passes.of(options.graph_passes(None))
+    return _inner(passes, False)(gm, example_inputs, is_inference=is_inference)
+
+
+def _inner(passes: Passes, tuned: bool) -> Callable[..., Function]:
+    """The function that applies the last passes to a graph, and compiles it."""
+
+    def inner(module: GraphModule, inputs: Sequence[Value], *, is_inference: bool) -> Function:
+        _apply((*passes.post_grad_pre, *passes.post_grad_post), module, is_inference)
+        return regions.in_region(module.forward, tuned)
+
+    return inner
 
 
 class Passes(NamedTuple):
@@ -108,18 +123,16 @@ def backend_of(passes: Passes, tuned: bool) -> Callable[[GraphModule, Sequence[V
         passes: the passes.
         tuned: whether kernels are measured.
     """
-
-    def inner(module: GraphModule, inputs: Sequence[Value]) -> Function:
-        return regions.in_region(module.forward, tuned)
+    compiler = _Compiler(passes, _inner(passes, tuned))
 
     def inductor(module: GraphModule, inputs: Sequence[Value]) -> Function:
-        return _Compiler(passes, inner).compiled(module, inputs, None)
+        return compiler.compiled(module, inputs, None)
 
     return inductor
 
 
 class _Compiler(NamedTuple):
-    """The passes, and what compiles the graphs after them."""
+    """The passes, and what compiles forward and backward."""
 
     passes: Passes
     inner: Callable[..., Function]
@@ -134,8 +147,8 @@ class _Compiler(NamedTuple):
         return aot_module_simplified(
             module,
             inputs,
-            fw_compiler=functools.partial(self._after, False),
-            bw_compiler=functools.partial(self._after, False),
+            fw_compiler=functools.partial(self.inner, is_inference=False),
+            bw_compiler=functools.partial(self.inner, is_inference=False),
             inference_compiler=self._inference,
             partition_fn=self._partition,
             decompositions=select_decomp_table() if table is None else table,
@@ -155,12 +168,7 @@ class _Compiler(NamedTuple):
 
     def _inference(self, module: GraphModule, inputs: Sequence[Value]) -> Function:
         self._joint(module, inputs)
-        return self._after(True, module, inputs)
-
-    def _after(self, inference: bool, module: GraphModule, inputs: Sequence[Value]) -> Function:
-        """Applies the last passes, and compiles the graph."""
-        _apply((*self.passes.post_grad_pre, *self.passes.post_grad_post), module, inference)
-        return self.inner(module, inputs)
+        return self.inner(module, inputs, is_inference=True)
 
 
 def _apply(passes: Sequence[Pass], module: GraphModule, inference: bool | None = None) -> None:

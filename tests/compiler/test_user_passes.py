@@ -256,12 +256,18 @@ def test_as_a_backend():
     assert torch.equal(compile_fx_inner(module, [X])(X)[0], X.relu() + 1)
     graphs = []
 
-    def inner(module, inputs):
-        graphs.append(len(inputs))
+    def inner(module, inputs, *, is_inference):
+        graphs.append((len(inputs), is_inference))
         return module
 
     assert torch.equal(compile_fx(_tuple_of(module), [X], inner)(X)[0], X.relu() + 1)
-    assert graphs == [1]
+    assert graphs == [(1, True)]
+    with config.patch(post_grad_custom_post_pass=by_tanh):
+        assert torch.equal(compile_fx_inner(_aten(X), [X])(X)[0], X.tanh())
+
+
+def _aten(x):
+    return _tuple_of(m.fwd_only(torch.relu, [x]))
 
 
 def _tuple_of(module):
