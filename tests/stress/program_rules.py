@@ -63,6 +63,10 @@ def _wide(x: Any) -> list[tuple[int]]:
     return [(d,) for d in range(x.ndim) if x.shape[d] > 1]
 
 
+def _rows(x: Any) -> Any:
+    return flambeau.atleast_2d(x).flatten(0, -2)
+
+
 def _matrices(x: Any) -> list[tuple[()]]:
     return [()] if x.ndim >= 2 else []
 
