@@ -50,6 +50,27 @@ def composite_of(overload: Overload, inplace: bool = False) -> Composition | Non
     return overload.body if overload.options.composite else table
 
 
+# ------------------------------------------------------------------------------ creation
+CREATIONS = frozenset({"empty", "empty_like", "new_empty"})  # called as users call them
+
+
+@composes("empty empty_like new_empty")
+def _empty(body: Any, *args: Any, requires_grad: bool = False, **options: Any) -> Tensor:
+    """A tensor that nobody wrote, by the inner operator of the body's name."""
+    options = {name: value for name, value in options.items() if value is not None}
+    if options.keys() - {"size", "dtype", "device", "memory_format"}:
+        return body(*args, requires_grad=requires_grad, **options)
+    if body.__name__ == "empty_like":
+        result = aten.empty_like(*args, **options)
+    else:
+        count = 0 if body.__name__ == "empty" else 1
+        sizes = options.pop("size", args[count:])
+        sizes = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
+        operator = aten.empty.memory_format if count == 0 else aten.new_empty.default
+        result = operator(*args[:count], list(sizes), **options)
+    return result.requires_grad_() if requires_grad else result
+
+
 # ------------------------------------------------------------------------------ products
 @composes("nn.functional.linear")
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002

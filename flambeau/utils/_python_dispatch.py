@@ -17,7 +17,7 @@ from typing import Any
 from flambeau import _core
 from flambeau.autograd.transforms.programs import Program, program_of
 from flambeau.decompositions import inner, names, tape
-from flambeau.decompositions.composites import TABLE, composite_of
+from flambeau.decompositions.composites import CREATIONS, TABLE, composite_of
 from flambeau.ir.failure import failure
 from flambeau.ops import aten
 from flambeau.runtime import boundaries
@@ -80,6 +80,10 @@ class TorchDispatchMode:
 
     def _steps_aside(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether a call runs as it does without this mode, its own node of the tape included."""
+        return False
+
+    def _replaces(self, target: Tensor, value: Tensor) -> bool:
+        """Makes a new value that of a tensor given as `out=`; False: it has to be copied."""
         return False
 
     def __enter__(self) -> Any:
@@ -230,12 +234,14 @@ def _call_hosted(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     definition = aten.definition_of(function)
     body = definition.overloads[0].body
     operator = inner.TABLE.get(definition.name)
-    if operator is not None and operator.run is body:
+    if operator is not None and operator.hosted:
         return operator(*args, **kwargs)
     if _modes.by_programs is not None:
         return body(*args, **kwargs)
     compose = composite_of(definition.overloads[0])
     if compose is not None and compose not in _modes.composing:
+        if definition.name in CREATIONS:
+            return compose(body, *args, **kwargs)
         try:
             values = inner.bound(definition.overloads[0].schema, args, kwargs)
         except TypeError:
@@ -292,7 +298,8 @@ def _call_inner(op: Any, values: Sequence[Any]) -> Any:
 def _into(out: Any, result: Any) -> Any:
     targets = out if isinstance(out, (tuple, list)) else (out,)
     for target, value in zip(targets, _flat(result), strict=True):
-        target.copy_(value)
+        if not _modes.stack or not _modes.stack[-1]._replaces(target, value):
+            target.copy_(value)
     return out
 
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import flambeau as torch
 from flambeau._subclasses import fake_calls
 from flambeau._subclasses.fake_tensor import FakeTensor
+from flambeau._subclasses.identities import Identities
 from flambeau.autograd.transforms.wrappers import levels
 from flambeau.decompositions.tables import PENDING, Decomposition, hidden_decomposition, pending
 from flambeau.fx._symbolic_trace import Tracer
@@ -31,7 +32,6 @@ Value = Any  # of a recorded function: a tensor, a number, a container of them
 Function = Callable[..., Value]
 CONSTANT_ELEMENTS = 1  # of a tensor whose value is followed, so that `item` of it is a number
 _READS = ("aten._local_scalar_dense.default", "aten.equal.default", "aten.is_nonzero.default")
-_PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)  # and no types of the user's
 _LIFTS = ("aten.lift_fresh.default", "aten.lift_fresh_copy.default")
 
 
@@ -99,60 +99,16 @@ class Tracked(NamedTuple):
     constant: Value = None
 
 
-class Tracking:
-    """The nodes of tensors.
-
-    A tensor that a backward reads again is another object of the same memory. Its node is the
-    newest of that memory.
-    """
-
-    def __init__(self) -> None:
-        self._by_object: dict[int, Tracked] = {}
-        self._by_memory: dict[tuple[Value, ...], Tracked] = {}
-        self._changes: list[tuple[dict[Value, Tracked], Value, Tracked | None]] = []
+class Tracking(Identities[Tracked]):
+    """The nodes of tensors."""
 
     def add(self, tensor: Value, proxy: Proxy, constant: Value = None) -> None:
         """Lets a tensor stand for a node from now on."""
-        entry = Tracked(tensor, proxy, constant)
-        self._set(self._by_object, id(tensor), entry)
-        memory = _memory_of(tensor)
-        if memory is not None:
-            self._set(self._by_memory, memory, entry)
-
-    def _set(self, entries: dict[Value, Tracked], key: Value, entry: Tracked) -> None:
-        self._changes.append((entries, key, entries.get(key)))
-        entries[key] = entry
-
-    def mark(self) -> int:
-        """The number of changes so far, for `forget`."""
-        return len(self._changes)
+        self.set(tensor, Tracked(tensor, proxy, constant))
 
     def forget(self, nodes: set[Node], mark: int) -> None:
         """Tensors of erased nodes get the nodes that they had at a mark."""
-        for entries, key, before in reversed(self._changes[mark:]):
-            entry = entries.get(key)
-            if entry is None or entry.proxy.node not in nodes:
-                continue
-            if before is None:
-                del entries[key]
-            else:
-                entries[key] = before
-
-    def find(self, tensor: Value) -> Tracked | None:
-        """The node of a tensor, if any."""
-        entry = self._by_object.get(id(tensor))
-        if entry is None:
-            memory = _memory_of(tensor)
-            entry = None if memory is None else self._by_memory.get(memory)
-        return entry
-
-
-def _memory_of(tensor: Value) -> tuple[Value, ...] | None:
-    """Identity of what a tensor shows; None: its memory is not one storage's."""
-    if type(tensor) not in _PLAIN or tensor.layout != torch.strided:
-        return None
-    storage = tensor.untyped_storage()._cdata
-    return storage, tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype
+        self.revert(mark, lambda entry: entry.proxy.node in nodes)
 
 
 class OperatorMode(TorchDispatchMode):

@@ -1,0 +1,99 @@
+"""Operators that write, in their forms that do not: `aten.add_` is `aten.add`.
+
+Most are the operator without its underscore. Those whose form has another name, or exists for
+functionalization alone, are here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from flambeau import _core
+from flambeau.decompositions.inner import inner, public
+from flambeau.ir.failure import failure
+from flambeau.ops import aten
+
+__all__ = ["Form", "functional_form"]
+
+Tensor = Any
+Value = Any
+
+
+class Form(NamedTuple):
+    """The form of an operator that writes nothing.
+
+    Attributes:
+        func: the overload.
+        many: whether its results are those of the operator, then what is written.
+    """
+
+    func: aten.Overload
+    many: bool = False
+
+    def call(self, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
+        """Calls it with the arguments of the operator."""
+        return self.func(*args, **kwargs)
+
+    def split(self, values: Value, count: int) -> tuple[list[Tensor], list[Tensor]]:
+        """What the operator returns as new tensors, and the values of what it writes."""
+        flat = list(values) if isinstance(values, (list, tuple)) else [values]
+        return (flat[:-count], flat[-count:]) if self.many else ([], flat)
+
+    def returned(self, target: Value, results: Sequence[Tensor]) -> Value:
+        """The operator's result."""
+        return tuple(results) if self.many else target
+
+
+# Operators whose form has another name: that, and the overload.
+_NAMES = {
+    "bernoulli_.float": ("bernoulli", "p"),
+    "normal_.default": ("normal_functional", "default"),
+    "native_batch_norm.default": ("_native_batch_norm_legit_functional", "default"),
+}
+
+
+def functional_form(func: aten.Overload) -> Form:
+    """The form of an operator that writes nothing.
+
+    Args:
+        func: writes arguments.
+
+    Raises:
+        NotImplementedError: it has none.
+    """
+    name, overload = _NAMES.get(func.__name__, (func.overloadpacket.__name__, func._overloadname))
+    many = not name.endswith("_")
+    try:
+        packet = aten.__getattr__(name.removesuffix("_"))
+    except AttributeError:
+        problem = f"{func} has no form that writes nothing"
+        hint = "compute a new tensor instead of writing one"
+        raise failure(NotImplementedError, "functionalize", problem, hint) from None
+    return Form(getattr(packet, overload), many and func.__name__ == "native_batch_norm.default")
+
+
+# ------------------------------------------------------------------------------ writes
+@inner("copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor")
+def _copy(self: Tensor, src: Tensor, non_blocking: bool) -> Tensor:
+    return public("empty_like")(self).copy_(src)
+
+
+@inner("zero(Tensor self) -> Tensor")
+def _zero(self: Tensor) -> Tensor:
+    return public("zeros_like")(self)
+
+
+def _drawn(name: str, form: str, arguments: str) -> None:
+    """A method that fills a tensor with draws, as a function of the tensor."""
+
+    def run(self: Tensor, *values: Any) -> Tensor:
+        draw = getattr(_core.Tensor, f"{name}_")
+        return draw(public("empty_like")(self), *values[:-1], generator=values[-1])
+
+    inner(f"{form}(Tensor self, {arguments}*, generator? generator=None) -> Tensor")(run)
+
+
+_drawn("normal", "normal_functional", "float mean=0.0, float std=1.0, ")
+_drawn("uniform", "uniform", "float from=0.0, float to=1.0, ")
+_drawn("exponential", "exponential", "float lambd=1.0, ")
