@@ -22,8 +22,10 @@ from flambeau._subclasses.fake_errors import (
     DynamicOutputShapeException,
     FakeTensorDeviceMismatchError,
 )
+from flambeau.ir.lock import late
 from flambeau.language.definition import REGISTRY
 from flambeau.ops import aten
+from flambeau.runtime.symbolic import lowered
 from flambeau.utils import _python_dispatch
 from flambeau.utils._pytree import tree_leaves, tree_map_only
 
@@ -99,7 +101,7 @@ def indexed(device: Any) -> Any:
 
 def adopted(mode: Any, tensor: Any, device: Any) -> Any:
     """A fake with the geometry and the history of a tensor on the meta device."""
-    kind = _fake().FakeTensor
+    kind = _fake().FakeTensor if mode is None else mode.kind
     with below():
         if tensor._is_view():
             fake = tensor.as_subclass(kind)
@@ -232,6 +234,10 @@ def answer(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         if inner:  # samples of `vmap`, sparse tensors: what they are made of is fake
             with mode:
                 return inner[0].__torch_function__(func, inner, args, kwargs)
+    if mode.shape_env is not None:
+        result = _symbolic_answer(mode, func, name, args, kwargs)
+        if result is not NotImplemented:
+            return result
     special = SPECIAL.get(name)
     if special is not None and (name != "grad" or func is autograd.grad):
         return special(mode, func, args, kwargs)
@@ -243,6 +249,13 @@ def answer(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
                 return func.__wrapped__(*args, **kwargs)
         return _inner(mode, func, args, kwargs)
     return run(mode, func, args, kwargs)
+
+
+def _symbolic_answer(mode: Any, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+    """The result of a call for whose sizes symbols have rules of their own."""
+    calls = late("flambeau._subclasses.symbolic_calls")
+    result = calls.special(mode, name, args, kwargs)
+    return calls.compose(mode, func, args, kwargs) if result is NotImplemented else result
 
 
 def _autocast(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -273,6 +286,8 @@ def run(
         place: the device of the results; None: what the arguments tell.
     """
     args, kwargs = _operands(mode, func, args, kwargs)
+    if mode.shape_env is not None:
+        args, kwargs = lowered(args), lowered(kwargs)
     tensors = _tensors((*args, *kwargs.values()))
     asked = kwargs.get("device")
     if asked is not None:
@@ -291,6 +306,8 @@ def run(
                 raise
             raise _explained(func, error.asked_by) from None
     fake_result = _results(mode, result, place)
+    if mode.shape_env is not None and isinstance(func, _core.Op):
+        late("flambeau._subclasses.symbolic_calls").annotate(mode, func, args, kwargs, fake_result)
     if constant is None:
         _forget_constants(mode, func, result, args)
     elif isinstance(fake_result, Tensor) and not any(fake_result is x for x in tensors):

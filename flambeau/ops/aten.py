@@ -16,6 +16,7 @@ from flambeau.core import install
 from flambeau.core.install import hand_over, stands_in
 from flambeau.ir.lock import late, loaded
 from flambeau.language.definition import REGISTRY
+from flambeau.runtime.symbolic import SymFloat, SymInt
 
 HOMES = ("ops.aten", "torch", "nn.functional", "linalg", "fft", "special")
 # Operators for which a number counts as a tensor of no dimensions.
@@ -24,6 +25,7 @@ _WRAPPED_NUMBERS = frozenset({"add", "sub", "mul", "div", "add_", "sub_", "mul_"
 # Methods of tensors whose names are also those of other functions in `nn.functional`.
 _METHODS = frozenset({"unfold"})
 
+_NUMBERS = (bool, int, float, complex, SymInt, SymFloat)
 _TYPES = {
     "TensorOrScalar": "Tensor",
     "dtype": "ScalarType",
@@ -182,7 +184,15 @@ def _sym_numel(self: Any) -> int:
     return int(self.numel())
 
 
-_GEOMETRY = {"sym_size": _sym_size, "sym_stride": _sym_stride, "sym_numel": _sym_numel}
+def _sym_storage_offset(self: Any) -> int:
+    """Where a tensor begins in its memory."""
+    return int(self.storage_offset())
+
+
+_GEOMETRY = {
+    "sym_size": _sym_size, "sym_stride": _sym_stride, "sym_numel": _sym_numel,
+    "sym_storage_offset": _sym_storage_offset,
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Packet:
@@ -272,7 +282,7 @@ def overload_named(name: str, arguments: Sequence[Any], values: Sequence[Any]) -
 def _chosen(packet: Packet, arguments: Sequence[Any], values: Sequence[Any]) -> Overload:
     schemas = packet._signatures()
     flags = {
-        a.name: isinstance(value, (bool, int, float, complex)) and "Scalar" in a.kind
+        a.name: isinstance(value, _NUMBERS) and "Scalar" in a.kind
         for a, value in zip(arguments, values, strict=True)
         if not (a.default and _is_default(value, a.default[0]))
     }

@@ -21,6 +21,7 @@ from flambeau.decompositions.composites import CREATIONS, TABLE, composite_of
 from flambeau.ir.failure import failure
 from flambeau.ops import aten
 from flambeau.runtime import boundaries
+from flambeau.runtime.symbolic import SymInt, has_symbols, lowered, raised
 
 __all__ = [
     "BaseTorchDispatchMode",
@@ -81,6 +82,10 @@ class TorchDispatchMode:
     def _steps_aside(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether a call runs as it does without this mode, its own node of the tape included."""
         return False
+
+    def _restored(self, tensor: Tensor) -> Tensor:
+        """The tensor that a backward reads again, as the object that it was."""
+        return tensor
 
     def _replaces(self, target: Tensor, value: Tensor) -> bool:
         """Makes a new value that of a tensor given as `out=`; False: it has to be copied."""
@@ -215,7 +220,7 @@ def _call(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call of a native op: what the core does for plain tensors without modes."""
     if not isinstance(op, _core.Op):
         return _call_hosted(op, args, kwargs)
-    number, values, out = op.bind(args, kwargs)
+    number, values, out = bound(op, args, kwargs)
     program = program_of(op, number)
     func, _modes.chosen = _modes.chosen, None
     result = NotImplemented if func is not None else _composed(program, values)
@@ -227,6 +232,15 @@ def _call(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     else:
         result = _run(program, values, func)
     return result if out is None else _into(out, result)
+
+
+def bound(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, Any, Any]:
+    """`op.bind` of arguments among which symbolic numbers may be."""
+    if not has_symbols(args) and not has_symbols(kwargs.values()):
+        number, values, out = op.bind(args, kwargs)
+        return number, values, out
+    number, values, out = op.bind(lowered(args), lowered(kwargs))
+    return number, tuple(map(raised, values)), out
 
 
 def _call_hosted(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -330,7 +344,9 @@ def _arguments(
 
 def _listed(value: Any) -> Any:
     """An argument that is a list in PyTorch's schemas: of sizes, or of tensors."""
-    return [value] if isinstance(value, int) else list(value) if isinstance(value, tuple) else value
+    if isinstance(value, (int, SymInt)):
+        return [value]
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _same(value: Any, default: Any) -> bool:

@@ -18,9 +18,12 @@ import flambeau as torch
 from flambeau._subclasses import fake_calls
 from flambeau._subclasses.fake_tensor import FakeTensor
 from flambeau._subclasses.identities import Identities
+from flambeau._subclasses.symbolic_calls import made
+from flambeau._subclasses.traced_tensor import TracedTensor
 from flambeau.autograd.transforms.wrappers import levels
 from flambeau.decompositions.tables import PENDING, Decomposition, hidden_decomposition, pending
 from flambeau.fx._symbolic_trace import Tracer
+from flambeau.fx.experimental._symbolic_nodes import SizeNodes
 from flambeau.fx.node import Node
 from flambeau.fx.passes.shape_prop import _extract_tensor_metadata
 from flambeau.fx.proxy import Proxy
@@ -128,6 +131,7 @@ class OperatorMode(TorchDispatchMode):
         self.table = table
         self.fakes = fakes
         self.tracking = Tracking()
+        self.sizes = SizeNodes(tracer)
         self._replacing: list[Value] = []
 
     def __torch_dispatch__(
@@ -180,6 +184,8 @@ class OperatorMode(TorchDispatchMode):
 
     def _read(self, func: Value, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
         """A value of data; allowed where it depends on no input."""
+        if self._is_unknown(func, args):
+            return self._number(func, args)
 
         def constant(x: Value) -> Value:
             entry = self.tracking.find(x) if isinstance(x, torch.Tensor) else None
@@ -190,6 +196,39 @@ class OperatorMode(TorchDispatchMode):
             return x if entry is None else entry.constant
 
         return func(*pytree.tree_map(constant, args), **pytree.tree_map(constant, kwargs))
+
+    def _is_unknown(self, func: Value, args: tuple[Value, ...]) -> bool:
+        """Whether a number of data is read that becomes a symbol."""
+        if self.shape_env is None or func.overloadpacket.__name__ != "_local_scalar_dense":
+            return False
+        entry = self.tracking.find(args[0])
+        return entry is not None and entry.constant is None
+
+    def _number(self, func: Value, args: tuple[Value, ...]) -> Value:
+        """A symbol for the only element of a tensor."""
+        env, dtype = self.shape_env, args[0].dtype
+        if dtype.is_complex:
+            problem = "a complex number of data is read"
+            raise failure(NotImplementedError, "make_fx", problem, "view_as_real, then item()")
+        if dtype.is_floating_point:
+            number = env.create_unbacked_symfloat()
+        elif dtype == torch.bool:
+            number = env.create_unbacked_symbool()
+        else:
+            number = env.create_unbacked_symint()
+        proxies = tuple(self.tracking.find(x).proxy for x in args)
+        name = self.tracer.graph._target_to_str(func.overloadpacket.__name__)
+        proxy = self.tracer.create_proxy("call_function", func, proxies, {}, name=name)
+        self.sizes.leaf(number, proxy)
+        return number
+
+    @property
+    def shape_env(self) -> Value:
+        """The environment of symbolic sizes, if any."""
+        return None if self.fakes is None else self.fakes.shape_env
+
+    def _restored(self, tensor: Value) -> Value:
+        return tensor if self.shape_env is None else self.tracking.original(tensor)
 
     def _recorded(
         self, func: Value, args: tuple[Value, ...], kwargs: dict[str, Value], shown: Value = None
@@ -205,7 +244,11 @@ class OperatorMode(TorchDispatchMode):
         entries = {id(x): self.tracking.find(x) for x in operands}
         nodes = {id(x): self._proxy_of(x, entries[id(x)]) for x in operands}
         nodes = {key: proxy for key, proxy in nodes.items() if proxy is not None}
-        proxies, named = pytree.tree_map(lambda x: nodes.get(id(x), x), (args, kwargs))
+
+        def node_of(value: Value) -> Value:
+            return self.sizes.argument(nodes.get(id(value), value))
+
+        proxies, named = pytree.tree_map(node_of, (args, kwargs))
         target = shown or func
         name = self.tracer.graph._target_to_str(target.overloadpacket.__name__)
         proxy = self.tracer.create_proxy("call_function", target, proxies, named, name=name)
@@ -244,7 +287,7 @@ class OperatorMode(TorchDispatchMode):
             "call_function", func, (constant,), {}, name="lift_fresh_copy"
         )
         result = tensor if self.fakes is None else self.fakes.from_tensor(tensor)
-        self._track(result, proxy, constant if tensor.numel() <= CONSTANT_ELEMENTS else None)
+        self._track(result, proxy, constant if _is_small(tensor) else None)
         return result
 
     def _constant(
@@ -252,7 +295,7 @@ class OperatorMode(TorchDispatchMode):
     ) -> Value:
         """The value of a small result that follows from constants alone."""
         constants = [None if entry is None else entry.constant for entry in entries.values()]
-        plain = isinstance(result, torch.Tensor) and result.numel() <= CONSTANT_ELEMENTS
+        plain = isinstance(result, torch.Tensor) and _is_small(result)
         if not plain or not constants or any(value is None for value in constants):
             return None
         if any(result is entry.tensor for entry in entries.values()):
@@ -267,6 +310,7 @@ class OperatorMode(TorchDispatchMode):
         if isinstance(result, torch.Tensor):
             proxy.node.meta.update(_described(result))
             self.tracking.add(result, proxy, constant)
+            self.sizes.tensor(result, proxy)
         elif isinstance(result, (tuple, list)):
             proxy.node.meta["val"] = tuple(map(_value, result))
             for number, item in enumerate(result):
@@ -285,6 +329,12 @@ class OperatorMode(TorchDispatchMode):
                 self.tracking.add(target, proxy)
 
 
+def _is_small(tensor: Value) -> bool:
+    """Whether the value of a tensor is followed."""
+    numel = tensor.numel()
+    return isinstance(numel, int) and numel <= CONSTANT_ELEMENTS
+
+
 def _is_tensor(x: Value) -> bool:
     return isinstance(x, torch.Tensor)
 
@@ -297,6 +347,8 @@ def _writes(func: Value) -> bool:
 
 def _value(x: Value) -> Value:
     """A tensor without data that has another's geometry; other values as they are."""
+    if isinstance(x, TracedTensor) and x.geometry is not None:
+        return made(x.fake_mode, x.shape, x.dtype, x.device, x.stride())
     if not isinstance(x, torch.Tensor) or type(x) not in (torch.Tensor, torch.nn.Parameter):
         return x
     if x.layout != torch.strided:

@@ -1,0 +1,298 @@
+"""Sizes of results as symbols: the operator's own program says them.
+
+A call runs on the sizes of the example. Its program, traced as the compiler traces it, has the
+sizes of its results in terms of the call's numbers; there the symbols of the operands are put in.
+What the program needs of its sizes becomes a guard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flambeau import _core
+from flambeau._subclasses import fake_calls
+from flambeau._subclasses.traced_tensor import Geometry, TracedTensor, geometry_of
+from flambeau.autograd.transforms.programs import program_of
+from flambeau.decompositions.inner import Inner
+from flambeau.decompositions.programs import described
+from flambeau.driver.specify import ABSENT, Specification
+from flambeau.ir.node import GraphOutput
+from flambeau.ir.size import Size, SizeExpr, substitute
+from flambeau.ir.size_program import substitute_condition
+from flambeau.language.definition import REGISTRY
+from flambeau.language.layout import contiguous_strides
+from flambeau.runtime.symbolic import SymInt, is_symbolic, lowered, raised
+from flambeau.utils import _pytree as pytree
+
+__all__ = ["annotate", "compose", "special"]
+
+Value = Any  # an argument or a result of an operator
+
+
+def annotate(mode: Value, func: Value, args: Value, kwargs: Value, result: Value) -> None:
+    """Gives results the sizes that symbols say.
+
+    Args:
+        mode: of the fake tensors.
+        func: the operator.
+        args, kwargs: its arguments, with symbolic numbers as `lowered` gives them.
+        result: what it gave.
+    """
+    results = [x for x in pytree.tree_leaves(result) if type(x) is TracedTensor]
+    operands = pytree.tree_leaves((args, kwargs))
+    symbolic = [x for x in operands if _is_symbolic(x)]
+    results = [x for x in results if not any(x is y for y in operands)]
+    if not results or not symbolic:
+        return
+    outputs = _outputs(mode.shape_env, func, args, kwargs)
+    tensors = [x for x in pytree.tree_leaves(result) if isinstance(x, _core.Tensor)]
+    if outputs is None or len(outputs) != len(tensors):
+        specialise(mode.shape_env, symbolic)
+        return
+    for tensor, geometry in zip(tensors, outputs, strict=True):
+        if geometry is not None and any(tensor is x for x in results):
+            attach(tensor, geometry)
+
+
+def attach(tensor: Value, geometry: Geometry) -> None:
+    """Gives a tensor sizes, where these are no numbers."""
+    parts = (*geometry.sizes, *geometry.strides, geometry.offset)
+    if any(isinstance(x, SizeExpr) for x in parts):
+        tensor.__dict__["geometry"] = geometry
+        for extent in geometry.sizes:
+            geometry.env.use(extent)
+
+
+def _is_symbolic(value: Value) -> bool:
+    if isinstance(value, _core.Tensor):
+        return value.__dict__.get("geometry") is not None
+    return raised(value) is not value
+
+
+def specialise(env: Value, values: Sequence[Value]) -> None:
+    """Guards that sizes are those of the example."""
+    for value in values:
+        if isinstance(value, _core.Tensor):
+            for extent in geometry_of(value).sizes:
+                env.guard_value(extent)
+        else:
+            env.guard_value(raised(value).node.expr)
+
+
+def _outputs(
+    env: Value, func: Value, args: Value, kwargs: Value
+) -> list[Geometry | None] | None:
+    """The geometry of each result; None: nothing says it."""
+    number, values, out = func.bind(args, kwargs)
+    program = program_of(func, number)
+    if out is not None or program.host or not hasattr(program.build, "__self__"):
+        return None
+    call = described(program, values)
+    with _core.no_grad():
+        specification = program.source.specify(call)
+    known = _registers(env, program, values)
+    graph = specification.graph
+    if len(known) != len(graph.symbols):
+        return None
+    sizes = dict(zip(graph.symbols, known, strict=True))
+    for guard in graph.guards:
+        env.assume(substitute_condition(guard, sizes))
+    return _placed(env, specification, sizes)
+
+
+def _placed(
+    env: Value, specification: Specification, sizes: dict[str, Size]
+) -> list[Geometry | None]:
+    graph = specification.graph
+    outputs = [x for x in graph.outputs[: graph.visible] if x.node is not ABSENT]
+    return [_geometry(env, output, sizes) for output in outputs]
+
+
+def _geometry(env: Value, output: GraphOutput, sizes: dict[str, Size]) -> Geometry | None:
+    if output.target is not None or output.strides is None:
+        return None  # an operand
+    return Geometry(
+        tuple([env.resolve(substitute(x, sizes)) for x in output.node.shape]),
+        tuple([env.resolve(substitute(x, sizes)) for x in output.strides]),
+        env.resolve(substitute(output.offset, sizes)),
+        env,
+    )
+
+
+def _registers(env: Value, program: Value, values: Sequence[Value]) -> list[Size]:
+    """The call's numbers in the order in which its program has them."""
+    known: list[Size] = []
+    for tensor in pytree.tree_leaves(list(values)):
+        if isinstance(tensor, _core.Tensor):
+            geometry = geometry_of(tensor)
+            known += [*geometry.sizes, *geometry.strides, geometry.offset]
+    for argument, value in zip(program.arguments, values, strict=True):
+        numbers = [x for x in pytree.tree_leaves([value]) if type(x) is not bool]
+        if argument.kind.startswith("SymInt"):
+            known += [_size(x) for x in numbers if isinstance(x, int)]
+        elif not argument.runtime and argument.kind != "Scalar":
+            for x in numbers:
+                if raised(x) is not x:
+                    env.guard_value(raised(x).node.expr)
+    return known
+
+
+def _size(number: int) -> Size:
+    symbolic = raised(number)
+    if not is_symbolic(symbolic):
+        return number
+    expression: Size = symbolic.node.expr
+    return expression
+
+
+# ------------------------------------------------------------------------------ composed
+def compose(mode: Value, func: Value, args: Value, kwargs: Value) -> Value:
+    """The result of an operator that calls others; NotImplemented: it calls none.
+
+    Args:
+        mode: of the fake tensors.
+        func: the operator.
+        args, kwargs: its arguments.
+    """
+    if isinstance(func, Inner):
+        _, values, _ = func.bind(args, kwargs)
+        with mode:
+            return func.run(*values)
+    return NotImplemented
+
+
+# ------------------------------------------------------------------------------ sizes of data
+def special(mode: Value, name: str, args: Value, kwargs: Value) -> Value:
+    """The result of an operator whose sizes are arguments or data; NotImplemented: no such one.
+
+    Args:
+        mode: of the fake tensors.
+        name: the operator's.
+        args, kwargs: its arguments.
+    """
+    rule = _SPECIAL.get(name)
+    return NotImplemented if rule is None else rule(mode, *args, **kwargs)
+
+
+def made(
+    mode: Value, sizes: Sequence[Value], dtype: Value, device: Value,
+    strides: Sequence[Value] | None = None,
+) -> Value:  # fmt: skip
+    """A new tensor of symbolic sizes."""
+    expressions = tuple([x.node.expr if isinstance(x, SymInt) else int(x) for x in sizes])
+    steps: Sequence[Size] = contiguous_strides(expressions)
+    if strides is not None:
+        steps = [x.node.expr if isinstance(x, SymInt) else int(x) for x in strides]
+    with fake_calls.below():
+        hollow = _core.tensor_empty_strided(
+            tuple(map(int, lowered(tuple(sizes)))),
+            tuple([_example(mode.shape_env, x) for x in steps]),
+            dtype or _core.get_default_dtype(), "meta",
+        )  # fmt: skip
+    place = _core.get_default_device() if device is None else fake_calls.indexed(device)
+    fake = fake_calls.adopted(mode, hollow, place)
+    attach(fake, Geometry(expressions, tuple(steps), 0, mode.shape_env))
+    return fake
+
+
+def _example(env: Value, value: Size) -> int:
+    return value if isinstance(value, int) else int(env.value(value, True))
+
+
+def _sizes(size: Value) -> tuple[Value, ...]:
+    if len(size) == 1 and isinstance(size[0], (list, tuple)):
+        return tuple(size[0])
+    return tuple(size)
+
+
+def _empty(
+    mode: Value, *sizes: Value, size: Value = None, dtype: Value = None, device: Value = None,
+    **options: Value,
+) -> Value:  # fmt: skip
+    return made(mode, _sizes(sizes if size is None else (size,)), dtype, device)
+
+
+def _empty_like(
+    mode: Value, tensor: Value, dtype: Value = None, device: Value = None, **options: Value
+) -> Value:
+    dense = tensor.is_contiguous()
+    return made(
+        mode, tensor.shape, dtype or tensor.dtype, device or tensor.device,
+        None if dense else tensor.stride(),
+    )  # fmt: skip
+
+
+def _new_empty(
+    mode: Value, tensor: Value, *sizes: Value, size: Value = None, dtype: Value = None,
+    device: Value = None, **options: Value,
+) -> Value:  # fmt: skip
+    shape = _sizes(sizes if size is None else (size,))
+    return made(mode, shape, dtype or tensor.dtype, device or tensor.device)
+
+
+def _counted(mode: Value) -> SymInt:
+    count: SymInt = mode.shape_env.create_unbacked_size()
+    return count
+
+
+def _nonzero(mode: Value, tensor: Value, as_tuple: bool = False) -> Value:
+    if as_tuple:
+        return NotImplemented
+    return made(mode, (_counted(mode), tensor.ndim), _core.int64, tensor.device)
+
+
+def _masked_select(mode: Value, tensor: Value, mask: Value) -> Value:
+    return made(mode, (_counted(mode),), tensor.dtype, tensor.device)
+
+
+def _index(mode: Value, tensor: Value, indices: Sequence[Value]) -> Value:
+    """`x[mask]` and its like: a mask stands for one index per dimension."""
+    places: list[Value] = []
+    for index in indices:
+        mask = index is not None and index.dtype in (_core.bool, _core.uint8)
+        if mask:
+            count = _counted(mode)
+            places += [
+                made(mode, (count,), _core.int64, index.device) for _ in range(index.ndim)
+            ]
+        else:
+            places.append(index)
+    return fake_calls.run(mode, REGISTRY["index"].native, (tensor, places), {})
+
+
+def _unique(
+    mode: Value, tensor: Value, sorted: bool = True, return_inverse: bool = False,  # noqa: A002
+    return_counts: bool = False, dim: int | None = None,
+) -> Value:  # fmt: skip
+    count, shape = _counted(mode), list(tensor.shape)
+    inverse = tensor.shape
+    if dim is None:
+        shape = [count]
+    else:
+        inverse = [shape[dim]]
+        shape[dim] = count
+    results = [made(mode, shape, tensor.dtype, tensor.device)]
+    if return_inverse:
+        results.append(made(mode, inverse, _core.int64, tensor.device))
+    if return_counts:
+        results.append(made(mode, [count], _core.int64, tensor.device))
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _arange(mode: Value, *numbers: Value, **options: Value) -> Value:
+    """A range whose ends are symbolic integers."""
+    values = [*numbers] + [options.pop(k) for k in ("start", "end", "step") if k in options]
+    if not all(isinstance(x, (int, SymInt)) for x in values):
+        return NotImplemented
+    if not any(isinstance(x, SymInt) for x in values):
+        return NotImplemented
+    start, end, step = {1: (0, *values, 1), 2: (*values, 1), 3: tuple(values)}[len(values)]
+    count = end - start if step == 1 else -(-(end - start) // step)
+    return made(mode, (count,), options.get("dtype") or _core.int64, options.get("device"))
+
+
+_SPECIAL: dict[str, Callable[..., Value]] = {
+    "empty": _empty, "empty_like": _empty_like, "new_empty": _new_empty, "nonzero": _nonzero,
+    "masked_select": _masked_select, "index": _index, "unique": _unique, "arange": _arange,
+}  # fmt: skip

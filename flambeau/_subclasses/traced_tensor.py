@@ -1,0 +1,217 @@
+"""Fake tensors of a trace: sizes are symbols where the mode has an environment for them.
+
+The native tensor has the sizes of the example. Python sees symbols in their place, and subscripts
+become operators that take symbols.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any, NamedTuple
+
+from flambeau import _core
+from flambeau._subclasses.fake_calls import below, state
+from flambeau._subclasses.fake_tensor import FakeTensor
+from flambeau.ir.failure import failure
+from flambeau.ir.size import Size, SizeExpr
+from flambeau.ops import aten
+from flambeau.runtime.symbolic import SymInt, SymNode, has_symbols
+from flambeau.utils import _python_dispatch
+
+__all__ = ["Geometry", "TracedTensor", "geometry_of"]
+
+Value = Any
+_END = (1 << 63) - 1  # of a slice without one
+
+
+class Geometry(NamedTuple):
+    """Sizes of a tensor as symbols.
+
+    Attributes:
+        sizes, strides, offset: expressions of symbols.
+        env: the environment of these.
+    """
+
+    sizes: tuple[Size, ...]
+    strides: tuple[Size, ...]
+    offset: Size
+    env: Any
+
+    def number(self, value: Size) -> Value:
+        """A size as Python sees it."""
+        value = self.env.resolve(value)
+        return SymInt(SymNode(value, self.env, int)) if isinstance(value, SizeExpr) else value
+
+
+def geometry_of(tensor: Value) -> Geometry:
+    """The sizes of a tensor in the algebra; those of a plain tensor are numbers."""
+    geometry: Geometry | None = tensor.__dict__.get("geometry")
+    if geometry is not None:
+        return geometry
+    with below():
+        return Geometry(tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), None)
+
+
+def geometry_from(sizes: Value, strides: Value, offset: Value, env: Value) -> Geometry:
+    """A geometry of the numbers that Python sees."""
+
+    def size_of(value: Value) -> Size:
+        expression: Size = value.node.expr if isinstance(value, SymInt) else value
+        return expression
+
+    parts = [tuple(map(size_of, sizes)), tuple(map(size_of, strides))]
+    return Geometry(parts[0], parts[1], size_of(offset), env)
+
+
+class TracedTensor(FakeTensor):
+    """A fake tensor of a trace.
+
+    Attributes:
+        geometry: its sizes as symbols; None: they are numbers.
+    """
+
+    geometry: Geometry | None = None
+
+    def _symbolic(self) -> Geometry | None:
+        return None if state.kernel else self.__dict__.get("geometry")
+
+    @property
+    def shape(self) -> Any:
+        """The sizes."""
+        geometry = self._symbolic()
+        if geometry is None:
+            return _core.Tensor.shape.__get__(self)
+        return _core.Size([geometry.number(x) for x in geometry.sizes])
+
+    def size(self, dim: int | None = None) -> Any:
+        """The sizes, or one of them."""
+        if self._symbolic() is None:
+            return _core.Tensor.size(self) if dim is None else _core.Tensor.size(self, dim)
+        return self.shape if dim is None else self.shape[dim]
+
+    def stride(self, dim: int | None = None) -> Any:
+        """The strides, or one of them."""
+        geometry = self._symbolic()
+        if geometry is None:
+            return _core.Tensor.stride(self) if dim is None else _core.Tensor.stride(self, dim)
+        strides = tuple([geometry.number(x) for x in geometry.strides])
+        return strides if dim is None else strides[dim]
+
+    def storage_offset(self) -> Any:
+        """Where the tensor begins in its memory."""
+        geometry = self._symbolic()
+        if geometry is None:
+            return _core.Tensor.storage_offset(self)
+        return geometry.number(geometry.offset)
+
+    def numel(self) -> Any:
+        """The number of elements."""
+        if self._symbolic() is None:
+            return _core.Tensor.numel(self)
+        return functools.reduce(operator.mul, self.shape, 1)
+
+    nelement = numel
+
+    def __len__(self) -> int:
+        if self._symbolic() is None:
+            return _core.Tensor.__len__(self)
+        return int(self.shape[0])
+
+    def __getitem__(self, key: Any) -> Any:
+        if self._symbolic() is None and not has_symbols(_numbers(key)):
+            return _core.Tensor.__getitem__(self, key)
+        part, indices = _sliced(self, key)
+        return part if indices is None else aten.index.Tensor(part, indices)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if not _python_dispatch._modes.stack:
+            _core.Tensor.__setitem__(self, key, value)
+            return
+        if not isinstance(value, _core.Tensor):
+            with _python_dispatch._disable_current_modes(), _core.no_grad():
+                constant = _core.tensor(value, dtype=self.dtype)
+            value = _python_dispatch.lifted(constant)
+        part, indices = _sliced(self, key)
+        if indices is None:
+            _copied_to(part, value)
+        else:
+            aten.index_put_.default(part, indices, _without_ones(value))
+
+
+def _numbers(key: Any) -> list[Any]:
+    numbers: list[Any] = []
+    for item in key if isinstance(key, tuple) else (key,):
+        is_slice = isinstance(item, slice)
+        numbers += [item.start, item.stop, item.step] if is_slice else [item]
+    return numbers
+
+
+def _without_ones(value: Any) -> Any:
+    """A value without leading dimensions of one element."""
+    lead = 0
+    while lead < value.ndim and isinstance(value.shape[lead], int) and value.shape[lead] == 1:
+        lead += 1
+    return aten.view(value, tuple(value.shape[lead:])) if lead else value
+
+
+def _copied_to(part: Any, value: Any) -> None:
+    shape = tuple(part.shape)
+    if len(shape) == value.ndim and all(map(operator.eq, shape, value.shape)):
+        aten.copy_.default(part, value)
+    elif value.ndim == 0:
+        aten.fill_.Tensor(part, value)
+    else:
+        value = _without_ones(value)
+        if tuple(value.shape) != shape:
+            value = aten.expand(value, shape)
+        aten.copy_.default(part, value)
+
+
+def _sliced(tensor: Any, key: Any) -> tuple[Any, list[Any] | None]:
+    """The view that the numbers and slices of a subscript show, and its index tensors."""
+    items = list(key) if isinstance(key, tuple) else [key]
+    items = [_core.tensor(x) if isinstance(x, list) else x for x in items]
+    taken = sum(map(_dimensions, items))
+    if taken > tensor.ndim:
+        raise failure(IndexError, "getitem", "too many indices for tensor", f"{tensor.ndim} of them")
+    if not any(item is Ellipsis for item in items):
+        items.append(Ellipsis)
+    indices: list[Any] = []
+    dim = 0
+    for number, item in enumerate(items):
+        if item is Ellipsis:
+            dim = tensor.ndim - sum(map(_dimensions, items[number:]))
+            continue
+        if isinstance(item, bool):
+            problem = "a truth value is a subscript"
+            raise failure(NotImplementedError, "getitem", problem, "None, or torch.where")
+        if item is None:
+            tensor, dim = aten.unsqueeze(tensor, dim), dim + 1
+        elif isinstance(item, slice):
+            tensor, dim = _slice(tensor, dim, item), dim + 1
+        elif isinstance(item, _core.Tensor):
+            indices += [None] * (dim - len(indices)) + [item]
+            dim += _dimensions(item)
+        else:
+            tensor = aten.select(tensor, dim, item)
+    return tensor, indices or None
+
+
+def _dimensions(item: Any) -> int:
+    """How many dimensions an item of a subscript takes."""
+    if item is None or item is Ellipsis or isinstance(item, bool):
+        return 0
+    if isinstance(item, _core.Tensor) and item.dtype in (_core.bool, _core.uint8):
+        return int(item.ndim)
+    return 1
+
+
+def _slice(tensor: Any, dim: int, item: slice) -> Any:
+    if item == slice(None):
+        return tensor
+    start = 0 if item.start is None else item.start
+    end = _END if item.stop is None else item.stop
+    step = 1 if item.step is None else item.step
+    return aten.slice.Tensor(tensor, dim, start, end, step)
+
