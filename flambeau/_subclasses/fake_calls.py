@@ -193,6 +193,11 @@ def _host_operators() -> frozenset[int]:
     )
 
 
+def is_hosted(func: Any) -> bool:
+    """Whether a function is an operator in Python."""
+    return id(func) in _host_operators()
+
+
 def _is_operator(func: Any) -> bool:
     return isinstance(func, _core.Op) or id(func) in _host_operators()
 
@@ -274,7 +279,12 @@ def _inner(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     fake = next((x for x in _tensors((*args, *kwargs.values())) if _is_fake(x)), None)
     if fake is None or isinstance(result, _core.Size):
         return result
-    return _results(mode, result, fake.fake_device)
+    fake_result = _results(mode, result, fake.fake_device)
+    if mode.shape_env is not None:
+        late("flambeau._subclasses.symbolic_calls").inherit(
+            mode, func, args, kwargs, fake_result
+        )
+    return fake_result
 
 
 def run(
@@ -306,8 +316,10 @@ def run(
                 raise
             raise _explained(func, error.asked_by) from None
     fake_result = _results(mode, result, place)
-    if mode.shape_env is not None and isinstance(func, _core.Op):
-        late("flambeau._subclasses.symbolic_calls").annotate(mode, func, args, kwargs, fake_result)
+    if mode.shape_env is not None:
+        calls = late("flambeau._subclasses.symbolic_calls")
+        sized = calls.annotate if isinstance(func, _core.Op) else calls.inherit
+        sized(mode, func, args, kwargs, fake_result)
     if constant is None:
         _forget_constants(mode, func, result, args)
     elif isinstance(fake_result, Tensor) and not any(fake_result is x for x in tensors):

@@ -65,8 +65,9 @@ class Identities(Generic[Entry]):
 
 def memory_of(tensor: Tensor) -> tuple[object, ...] | None:
     """Identity of what a tensor shows; None: its memory is not one storage's."""
-    fake = late("flambeau._subclasses.fake_tensor").FakeTensor
-    plain = (_core.Tensor, fake, late("flambeau.nn.parameter").Parameter)  # no types of the user's
+    fakes = late("flambeau._subclasses.fake_tensor").FakeTensor.__subclasses__()
+    fakes.append(late("flambeau._subclasses.fake_tensor").FakeTensor)
+    plain = (_core.Tensor, late("flambeau.nn.parameter").Parameter, *fakes)  # none of the user's
     if type(tensor) not in plain or tensor.layout is not _core.strided:
         return None
     with late("flambeau._subclasses.fake_calls").below():

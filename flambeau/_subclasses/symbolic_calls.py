@@ -12,6 +12,7 @@ from typing import Any
 
 from flambeau import _core
 from flambeau._subclasses import fake_calls
+from flambeau._subclasses.fake_tensor import FakeTensor
 from flambeau._subclasses.traced_tensor import Geometry, TracedTensor, geometry_of
 from flambeau.autograd.transforms.programs import program_of
 from flambeau.decompositions.inner import Inner
@@ -22,6 +23,7 @@ from flambeau.ir.size import Size, SizeExpr, substitute
 from flambeau.ir.size_program import substitute_condition
 from flambeau.language.definition import REGISTRY
 from flambeau.language.layout import contiguous_strides
+from flambeau.ops import aten
 from flambeau.runtime.symbolic import SymInt, is_symbolic, lowered, raised
 from flambeau.utils import _pytree as pytree
 
@@ -55,6 +57,31 @@ def annotate(mode: Value, func: Value, args: Value, kwargs: Value, result: Value
             attach(tensor, geometry)
 
 
+def inherit(mode: Value, func: Value, args: Value, kwargs: Value, result: Value) -> None:
+    """Gives results of a function without a program the sizes of an operand of the same geometry.
+
+    Otherwise sizes are those of the example, which becomes a guard.
+    """
+    operands = pytree.tree_leaves((args, kwargs))
+    symbolic = [x for x in operands if _is_symbolic(x)]
+    tensors = [x for x in symbolic if isinstance(x, _core.Tensor)]
+    for tensor in pytree.tree_leaves(result):
+        if type(tensor) is not TracedTensor or tensor.geometry is not None or not symbolic:
+            continue
+        like = next((x for x in tensors if _alike(x, tensor)), None)
+        if like is None:
+            specialise(mode.shape_env, symbolic)
+        else:
+            attach(tensor, like.geometry)
+
+
+def _alike(one: Value, other: Value) -> bool:
+    with fake_calls.below():
+        return (one.shape, one.stride(), one.storage_offset(), one.dtype) == (
+            other.shape, other.stride(), other.storage_offset(), other.dtype,
+        )  # fmt: skip
+
+
 def attach(tensor: Value, geometry: Geometry) -> None:
     """Gives a tensor sizes, where these are no numbers."""
     parts = (*geometry.sizes, *geometry.strides, geometry.offset)
@@ -67,7 +94,7 @@ def attach(tensor: Value, geometry: Geometry) -> None:
 def _is_symbolic(value: Value) -> bool:
     if isinstance(value, _core.Tensor):
         return value.__dict__.get("geometry") is not None
-    return raised(value) is not value
+    return is_symbolic(value) or raised(value) is not value
 
 
 def specialise(env: Value, values: Sequence[Value]) -> None:
@@ -158,8 +185,14 @@ def compose(mode: Value, func: Value, args: Value, kwargs: Value) -> Value:
     if isinstance(func, Inner):
         _, values, _ = func.bind(args, kwargs)
         with mode:
-            return func.run(*values)
-    return NotImplemented
+            result = func.run(*values)
+    elif fake_calls.is_hosted(func):
+        with mode:
+            result = aten.definition_of(func).overloads[0].body(*args, **kwargs)
+    else:
+        return NotImplemented
+    inherit(mode, func, args, kwargs, result)
+    return result
 
 
 # ------------------------------------------------------------------------------ sizes of data
@@ -196,6 +229,11 @@ def made(
     return fake
 
 
+def _place(tensor: Value) -> Value:
+    """Where a tensor pretends to be; a gradient on its way knows of no such place."""
+    return tensor.fake_device if isinstance(tensor, FakeTensor) else _core.get_default_device()
+
+
 def _example(env: Value, value: Size) -> int:
     return value if isinstance(value, int) else int(env.value(value, True))
 
@@ -218,7 +256,7 @@ def _empty_like(
 ) -> Value:
     dense = tensor.is_contiguous()
     return made(
-        mode, tensor.shape, dtype or tensor.dtype, device or tensor.device,
+        mode, tensor.shape, dtype or tensor.dtype, device or _place(tensor),
         None if dense else tensor.stride(),
     )  # fmt: skip
 
@@ -228,7 +266,7 @@ def _new_empty(
     device: Value = None, **options: Value,
 ) -> Value:  # fmt: skip
     shape = _sizes(sizes if size is None else (size,))
-    return made(mode, shape, dtype or tensor.dtype, device or tensor.device)
+    return made(mode, shape, dtype or tensor.dtype, device or _place(tensor))
 
 
 def _counted(mode: Value) -> SymInt:
@@ -239,11 +277,11 @@ def _counted(mode: Value) -> SymInt:
 def _nonzero(mode: Value, tensor: Value, as_tuple: bool = False) -> Value:
     if as_tuple:
         return NotImplemented
-    return made(mode, (_counted(mode), tensor.ndim), _core.int64, tensor.device)
+    return made(mode, (_counted(mode), tensor.ndim), _core.int64, _place(tensor))
 
 
 def _masked_select(mode: Value, tensor: Value, mask: Value) -> Value:
-    return made(mode, (_counted(mode),), tensor.dtype, tensor.device)
+    return made(mode, (_counted(mode),), tensor.dtype, _place(tensor))
 
 
 def _index(mode: Value, tensor: Value, indices: Sequence[Value]) -> Value:
@@ -254,7 +292,7 @@ def _index(mode: Value, tensor: Value, indices: Sequence[Value]) -> Value:
         if mask:
             count = _counted(mode)
             places += [
-                made(mode, (count,), _core.int64, index.device) for _ in range(index.ndim)
+                made(mode, (count,), _core.int64, _place(index)) for _ in range(index.ndim)
             ]
         else:
             places.append(index)
@@ -272,11 +310,11 @@ def _unique(
     else:
         inverse = [shape[dim]]
         shape[dim] = count
-    results = [made(mode, shape, tensor.dtype, tensor.device)]
+    results = [made(mode, shape, tensor.dtype, _place(tensor))]
     if return_inverse:
-        results.append(made(mode, inverse, _core.int64, tensor.device))
+        results.append(made(mode, inverse, _core.int64, _place(tensor)))
     if return_counts:
-        results.append(made(mode, [count], _core.int64, tensor.device))
+        results.append(made(mode, [count], _core.int64, _place(tensor)))
     return results[0] if len(results) == 1 else tuple(results)
 
 

@@ -6,15 +6,15 @@ become operators that take symbols.
 
 from __future__ import annotations
 
-import functools
 import operator
 from typing import Any, NamedTuple
 
 from flambeau import _core
 from flambeau._subclasses.fake_calls import below, state
 from flambeau._subclasses.fake_tensor import FakeTensor
+from flambeau.core import tensors
 from flambeau.ir.failure import failure
-from flambeau.ir.size import Size, SizeExpr
+from flambeau.ir.size import Size, SizeExpr, prod
 from flambeau.ops import aten
 from flambeau.runtime.symbolic import SymInt, SymNode, has_symbols
 from flambeau.utils import _python_dispatch
@@ -38,10 +38,17 @@ class Geometry(NamedTuple):
     offset: Size
     env: Any
 
-    def number(self, value: Size) -> Value:
-        """A size as Python sees it."""
+    def number(self, value: Size, *origin: Value) -> Value:
+        """A size as Python sees it.
+
+        Args:
+            value: the size.
+            origin: the operator that reads it, and that one's arguments, where it is no plain size.
+        """
         value = self.env.resolve(value)
-        return SymInt(SymNode(value, self.env, int)) if isinstance(value, SizeExpr) else value
+        if not isinstance(value, SizeExpr):
+            return value
+        return SymInt(SymNode(value, self.env, int, (origin[0], origin[1:]) if origin else None))
 
 
 def geometry_of(tensor: Value) -> Geometry:
@@ -95,7 +102,8 @@ class TracedTensor(FakeTensor):
         geometry = self._symbolic()
         if geometry is None:
             return _core.Tensor.stride(self) if dim is None else _core.Tensor.stride(self, dim)
-        strides = tuple([geometry.number(x) for x in geometry.strides])
+        reads = aten.__getattr__("sym_stride").int
+        strides = tuple([geometry.number(x, reads, self, d) for d, x in enumerate(geometry.strides)])
         return strides if dim is None else strides[dim]
 
     def storage_offset(self) -> Any:
@@ -103,13 +111,14 @@ class TracedTensor(FakeTensor):
         geometry = self._symbolic()
         if geometry is None:
             return _core.Tensor.storage_offset(self)
-        return geometry.number(geometry.offset)
+        return geometry.number(geometry.offset, aten.__getattr__("sym_storage_offset").default, self)
 
     def numel(self) -> Any:
         """The number of elements."""
-        if self._symbolic() is None:
+        geometry = self._symbolic()
+        if geometry is None:
             return _core.Tensor.numel(self)
-        return functools.reduce(operator.mul, self.shape, 1)
+        return geometry.number(prod(geometry.sizes), aten.__getattr__("sym_numel").default, self)
 
     nelement = numel
 
@@ -130,7 +139,7 @@ class TracedTensor(FakeTensor):
             return
         if not isinstance(value, _core.Tensor):
             with _python_dispatch._disable_current_modes(), _core.no_grad():
-                constant = _core.tensor(value, dtype=self.dtype)
+                constant = tensors.from_python(value, self.dtype)
             value = _python_dispatch.lifted(constant)
         part, indices = _sliced(self, key)
         if indices is None:
@@ -171,14 +180,14 @@ def _copied_to(part: Any, value: Any) -> None:
 def _sliced(tensor: Any, key: Any) -> tuple[Any, list[Any] | None]:
     """The view that the numbers and slices of a subscript show, and its index tensors."""
     items = list(key) if isinstance(key, tuple) else [key]
-    items = [_core.tensor(x) if isinstance(x, list) else x for x in items]
+    items = [tensors.from_python(x, _core.int64) if isinstance(x, list) else x for x in items]
     taken = sum(map(_dimensions, items))
     if taken > tensor.ndim:
         raise failure(IndexError, "getitem", "too many indices for tensor", f"{tensor.ndim} of them")
     if not any(item is Ellipsis for item in items):
         items.append(Ellipsis)
     indices: list[Any] = []
-    dim = 0
+    dim, symbolic = 0, has_symbols(_numbers(key)) or tensor.geometry is not None
     for number, item in enumerate(items):
         if item is Ellipsis:
             dim = tensor.ndim - sum(map(_dimensions, items[number:]))
@@ -189,7 +198,7 @@ def _sliced(tensor: Any, key: Any) -> tuple[Any, list[Any] | None]:
         if item is None:
             tensor, dim = aten.unsqueeze(tensor, dim), dim + 1
         elif isinstance(item, slice):
-            tensor, dim = _slice(tensor, dim, item), dim + 1
+            tensor, dim = _slice(tensor, dim, item, symbolic), dim + 1
         elif isinstance(item, _core.Tensor):
             indices += [None] * (dim - len(indices)) + [item]
             dim += _dimensions(item)
@@ -207,8 +216,8 @@ def _dimensions(item: Any) -> int:
     return 1
 
 
-def _slice(tensor: Any, dim: int, item: slice) -> Any:
-    if item == slice(None):
+def _slice(tensor: Any, dim: int, item: slice, symbolic: bool) -> Any:
+    if not symbolic and item == slice(None):
         return tensor
     start = 0 if item.start is None else item.start
     end = _END if item.stop is None else item.stop

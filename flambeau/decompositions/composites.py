@@ -15,6 +15,7 @@ from flambeau import _core
 from flambeau.language.definition import Overload
 from flambeau.ops import aten
 from flambeau.ops.legacy.queries import broadcast_shapes
+from flambeau.runtime.symbolic import SymInt, has_symbols
 
 __all__ = ["TABLE", "composes", "composite_of"]
 
@@ -155,12 +156,17 @@ def _outer(self: Tensor, vec2: Tensor) -> Tensor:
 
 
 # ------------------------------------------------------------------------------ layouts
+def _is_open(extent: Any) -> bool:
+    """Whether a size is left to the others."""
+    return isinstance(extent, int) and extent == -1
+
+
 def viewable(x: Tensor, shape: Sequence[int]) -> bool:
     """Whether a tensor can be seen in another shape without a copy."""
     if not x.numel():
         return True
-    left = x.numel() // max(1, -math.prod(shape)) if -1 in shape else 1
-    new = [n if n != -1 else left for n in shape]
+    left = x.numel() // max(1, -math.prod(shape)) if any(map(_is_open, shape)) else 1
+    new = [left if _is_open(n) else n for n in shape]
     k, extent = len(new) - 1, 1
     old = list(zip(x.shape, x.stride(), strict=True))
     while old and old[-1][0] == 1:
@@ -181,9 +187,12 @@ def viewable(x: Tensor, shape: Sequence[int]) -> bool:
 
 def reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
     """A view, else a view of a copy."""
-    shape = [shape] if isinstance(shape, int) else shape
+    shape = [shape] if isinstance(shape, (int, SymInt)) else shape
     if viewable(x, shape):
         return aten.view(x, tuple(shape))
+    if has_symbols(x.shape):
+        others = math.prod(n for n in shape if not _is_open(n))
+        shape = [x.numel() // others if _is_open(n) else n for n in shape]
     copy = aten.clone(x, memory_format=_core.contiguous_format)
     return aten._unsafe_view(copy, tuple(shape))
 

@@ -126,10 +126,10 @@ class _Tracked(Function):
         call, needed = ctx.call, ctx.needs_input_grad[1:]
         mode = late("flambeau.utils._python_dispatch")._get_current_dispatch_mode()
         tensors = ctx.saved_tensors
+        _show_detached(call, tensors)
         if mode is not None:
             tensors = [mode._restored(x) for x in tensors]
             gradients = tuple([g if g is None else mode._restored(g) for g in gradients])
-        _show_detached(call, tensors)
         saved = dict(zip(call.saved_names, tensors, strict=True))
         if all(grad is None for grad in gradients):
             return (None,) * (1 + len(needed))

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 from flambeau import _core
 from flambeau.ir import size, size_program
+from flambeau.ir.lock import late
 from flambeau.ir.size import Size, SizeExpr
 from flambeau.ir.size_program import Condition, Truth
 
@@ -45,8 +46,21 @@ class Computed(NamedTuple):
 Expression = int | float | SizeExpr | Condition | Computed
 
 
+class Recorder(Protocol):
+    """What makes nodes of a graph."""
+
+    def proxy(self, number: Any) -> Any:
+        """The node of a symbolic number."""
+
+
 class Environment(Protocol):
-    """What a symbolic number asks about: `fx.experimental.symbolic_shapes.ShapeEnv`."""
+    """The symbols of a trace: `fx.experimental.symbolic_shapes.ShapeEnv`.
+
+    Attributes:
+        recorder: records arithmetic as it runs.
+    """
+
+    recorder: Recorder | None
 
     def value(self, expression: Expression) -> Any:
         """The value in the example; None: it depends on data."""
@@ -187,10 +201,15 @@ def _binary(function: Callable[..., Any], swapped: bool = False) -> Any:
 
 def _with_tensor(function: Any, number: Any, tensor: Any, swapped: bool) -> Any:
     """Arithmetic with a tensor, in which the number is a scalar."""
-    called = getattr(_core.Tensor, f"__{'' if swapped else 'r'}{_OF_TENSORS[function]}__", None)
-    if called is None:
-        return NotImplemented
-    return called(tensor, number)
+    torch = late("flambeau")
+    name = _OF_TENSORS[function]
+    if swapped or name in ("add", "mul"):
+        return getattr(torch, name)(tensor, number)
+    if name == "sub":
+        return torch.rsub(tensor, number)
+    if name == "div":
+        return torch.mul(torch.reciprocal(tensor), number)
+    return torch.pow(number, tensor) if name == "pow" else NotImplemented
 
 
 def _unary(function: Callable[..., Any]) -> Any:
@@ -357,9 +376,12 @@ def apply(function: Callable[..., Any], *operands: Value) -> Value:
             if type(one) is int and one == 1:
                 return other
     result, kind = _expression(function, values, env)
-    if isinstance(result, (bool, int, float)) and not isinstance(result, SizeExpr):
+    if isinstance(result, (bool, int, float)):
         return result
-    return _KINDS[kind](SymNode(result, env, kind, (function, operands)))
+    number = _KINDS[kind](SymNode(result, env, kind, (function, operands)))
+    if env.recorder is not None:
+        env.recorder.proxy(number)
+    return number
 
 
 def _expression(
@@ -446,8 +468,8 @@ _SIGNS: dict[Any, str] = {
     operator.rshift: ">>",
 }  # fmt: skip
 _OF_TENSORS = {
-    operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.truediv: "truediv",
-    operator.floordiv: "floordiv", operator.mod: "mod", operator.pow: "pow",
+    operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.truediv: "div",
+    operator.floordiv: "floor_divide", operator.mod: "remainder", operator.pow: "pow",
 }  # fmt: skip
 
 

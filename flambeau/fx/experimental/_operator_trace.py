@@ -28,6 +28,7 @@ from flambeau.fx.node import Node
 from flambeau.fx.passes.shape_prop import _extract_tensor_metadata
 from flambeau.fx.proxy import Proxy
 from flambeau.ir.failure import failure
+from flambeau.runtime.symbolic import is_symbolic
 from flambeau.utils import _pytree as pytree
 from flambeau.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
@@ -131,7 +132,7 @@ class OperatorMode(TorchDispatchMode):
         self.table = table
         self.fakes = fakes
         self.tracking = Tracking()
-        self.sizes = SizeNodes(tracer)
+        self.sizes = SizeNodes(tracer, self._node_of)
         self._replacing: list[Value] = []
 
     def __torch_dispatch__(
@@ -222,6 +223,16 @@ class OperatorMode(TorchDispatchMode):
         self.sizes.leaf(number, proxy)
         return number
 
+    def _node_of(self, tensor: Value) -> Proxy:
+        """The node of a tensor whose sizes are read."""
+        entry = self.tracking.find(tensor)
+        if entry is None:
+            raise RuntimeError(
+                "[make_fx] a size is read of a tensor that the graph does not have\n"
+                "hint: make the tensor an input"
+            )
+        return entry.proxy
+
     @property
     def shape_env(self) -> Value:
         """The environment of symbolic sizes, if any."""
@@ -246,7 +257,8 @@ class OperatorMode(TorchDispatchMode):
         nodes = {key: proxy for key, proxy in nodes.items() if proxy is not None}
 
         def node_of(value: Value) -> Value:
-            return self.sizes.argument(nodes.get(id(value), value))
+            value = nodes.get(id(value), value)
+            return self.sizes.proxy(value) if is_symbolic(value) else value
 
         proxies, named = pytree.tree_map(node_of, (args, kwargs))
         target = shown or func

@@ -20,6 +20,7 @@ from flambeau.ir.size_program import Condition, ShapeEnvironment, Truth
 from flambeau.runtime.symbolic import (
     Computed,
     Expression,
+    Recorder,
     SymBool,
     SymFloat,
     SymInt,
@@ -32,6 +33,7 @@ from flambeau.runtime.symbolic import (
 __all__ = ["GuardOnDataDependentSymNode", "RuntimeAssert", "ShapeEnv", "ShapeGuard"]
 
 Value = Any  # a number of Python, or a symbolic one
+LARGEST = 1 << 40  # sizes are smaller, so that sums of some need no guard
 UNBACKED_EXAMPLE = 1009  # a size that depends on data: no 0, no 1, and unlike others
 
 
@@ -107,6 +109,7 @@ class ShapeEnv:
         self.var_to_sources: dict[str, list[str]] = {}
         self.deferred_runtime_asserts: dict[str, list[RuntimeAssert]] = {}
         self.frozen = False
+        self.recorder: Recorder | None = None
         self._by_value: dict[int, SizeExpr] = {}
         self._constants: list[tuple[str, int]] = []
         self._unbacked: set[str] = set()
@@ -152,8 +155,8 @@ class ShapeEnv:
             return symbol
         least = 2 if val >= 2 and self.specialize_zero_one and not do_not_specialize_zero_one else 0
         name = self._name("s")
-        created = self.environment.create_symbol(val, name, minimum=min(least, val))
-        assert isinstance(created, SizeExpr)
+        self.environment.create_symbol(val, name, minimum=min(least, val))
+        created = size.symbol(name, minimum=min(least, val), extent=LARGEST)
         self.var_to_sources[name] = [text]
         if duck:
             self._by_value[val] = created

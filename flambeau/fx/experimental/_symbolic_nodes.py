@@ -31,11 +31,13 @@ class SizeNodes:
 
     Args:
         tracer: owns the graph.
+        node_of: the node of a tensor.
     """
 
-    def __init__(self, tracer: Any) -> None:
-        self._tracer = tracer
+    def __init__(self, tracer: Any, node_of: Callable[[Value], Proxy]) -> None:
+        self._tracer, self._node_of = tracer, node_of
         self._nodes: dict[Expression, Proxy] = {}
+        self._computed: dict[int, tuple[SymNode, Proxy]] = {}
         self._sources: dict[Expression, Callable[[], Proxy]] = {}
 
     def tensor(self, tensor: Value, proxy: Proxy) -> None:
@@ -69,20 +71,38 @@ class SizeNodes:
 
     def proxy(self, number: Value) -> Proxy:
         """The node of a symbolic number."""
+        computed = self._computed.get(id(number.node))
+        if computed is not None:
+            return computed[1]
+        origin = number.node.origin
+        if origin is None:
+            return self._of_expression(number)
+        function, operands = origin
+        proxy = self._node(function, tuple(map(self.argument, operands)), number)
+        self._computed[id(number.node)] = (number.node, proxy)
+        self._nodes.setdefault(number.node._expression, proxy)
+        return proxy
+
+    def _of_expression(self, number: Value) -> Proxy:
         for expression in (number.node._expression, number.node.expr):
             proxy = self._found(expression)
             if proxy is not None:
                 return proxy
-        if number.node.origin is not None:
-            function, operands = number.node.origin
-            made = self._node(function, tuple(map(self.argument, operands)), number)
-        else:
-            made = self._built(number.node._expression, number)
-        self._nodes[number.node._expression] = made
-        return made
+        proxy = self._built(number.node._expression, number)
+        self._nodes[number.node._expression] = proxy
+        return proxy
+
+    def drop_unused(self) -> None:
+        """Erases nodes of numbers that nothing reads."""
+        for node in reversed(self._tracer.graph.nodes):
+            if node.op == "call_function" and not node.users and is_symbolic(node.meta.get("val")):
+                if getattr(node.target, "__name__", "") != "_local_scalar_dense.default":
+                    self._tracer.graph.erase_node(node)
 
     def argument(self, value: Value) -> Value:
         """A value in which a symbolic number is its node."""
+        if isinstance(value, torch.Tensor):
+            return self._node_of(value)
         return self.proxy(value) if is_symbolic(value) else value
 
     def _found(self, expression: Expression) -> Proxy | None:

@@ -126,6 +126,7 @@ class _Recording:
         self.args = pytree.tree_unflatten(inputs, spec)
         holes = pytree.tree_map(lambda _: PH, args)
         graph = self.tracer.trace(named, holes)
+        self.mode.sizes.drop_unused()
         name = self.function.__class__.__name__
         if isinstance(self.function, types.FunctionType):
             name = self.function.__name__
@@ -157,6 +158,9 @@ class _Recording:
             if self.fakes is not None:  # which would answer before an operator comes here
                 stack.enter_context(torch._C.DisableTorchFunctionSubclass())
             stack.enter_context(self.mode)
+            if self.shape_env is not None:
+                self.shape_env.recorder = self.mode.sizes
+                stack.callback(setattr, self.shape_env, "recorder", None)
             results = self.function(*self.args)
         return pytree.tree_map(self._result, results)
 
