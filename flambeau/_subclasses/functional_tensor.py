@@ -23,6 +23,8 @@ from flambeau._subclasses.functional_storage import (
     tensors_of,
 )
 from flambeau._subclasses.identities import Identities
+from flambeau._subclasses.symbolic_calls import attach
+from flambeau._subclasses.traced_tensor import TracedTensor, geometry_of
 from flambeau.decompositions.inner_writes import functional_form
 from flambeau.ir.failure import failure
 from flambeau.ops import aten
@@ -61,6 +63,7 @@ class FunctionalTensorMode(TorchDispatchMode):
         super().__init__()
         self.copies, self.taped = copies, taped
         self.fakes = FakeTensorMode(allow_non_fake_inputs=True)
+        self.fakes.kind = TracedTensor
         self._aliases: Identities[Alias] = Identities()
         self._inputs: list[tuple[Value, Value]] = []
 
@@ -116,14 +119,15 @@ class FunctionalTensorMode(TorchDispatchMode):
     def _inside(self, value: Value, alias: Alias) -> Value:
         """A fake tensor with the geometry of a value and memory of its own."""
         place = value.fake_device if isinstance(value, FakeTensor) else value.device
+        geometry = geometry_of(value)
+        self.fakes.shape_env = geometry.env or self.fakes.shape_env
         with fake_calls.below(), _disable_current_modes(), _core.no_grad():
-            elem = value.untyped_storage().nbytes()
-            hollow = _core.tensor_empty_strided((elem,), (1,), _core.uint8, "meta")
-            geometry = (tuple(value.shape), value.stride(), value.storage_offset())
-            storage = hollow.untyped_storage()
-            inside = fake_calls.adopted(
-                self.fakes, _core.tensor_from_storage(storage, value.dtype, *geometry), place
-            )
+            nbytes = value.untyped_storage().nbytes()
+            hollow = _core.tensor_empty_strided((nbytes,), (1,), _core.uint8, "meta")
+            example = (tuple(value.shape), value.stride(), value.storage_offset())
+            shown = _core.tensor_from_storage(hollow.untyped_storage(), value.dtype, *example)
+            inside = fake_calls.adopted(self.fakes, shown, place)
+        attach(inside, geometry)
         self._aliases.set(inside, alias)
         return inside
 
@@ -230,6 +234,9 @@ class FunctionalTensorMode(TorchDispatchMode):
             problem = f"{func} writes a tensor that is no input of the function"
             raise failure(RuntimeError, "functionalize", problem, "make it an input")
         return func(*args, **kwargs)
+
+    def _restored(self, tensor: Value) -> Value:
+        return self._aliases.original(tensor)
 
     def _replaces(self, target: Value, value: Value) -> bool:
         """Gives `out=` a result; False: it is copied as elsewhere."""

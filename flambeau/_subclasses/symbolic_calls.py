@@ -26,6 +26,7 @@ from flambeau.language.layout import contiguous_strides
 from flambeau.ops import aten
 from flambeau.runtime.symbolic import SymInt, is_symbolic, lowered, raised
 from flambeau.utils import _pytree as pytree
+from flambeau.utils import _python_dispatch
 
 __all__ = ["annotate", "compose", "special"]
 
@@ -66,13 +67,14 @@ def inherit(mode: Value, func: Value, args: Value, kwargs: Value, result: Value)
     symbolic = [x for x in operands if _is_symbolic(x)]
     tensors = [x for x in symbolic if isinstance(x, _core.Tensor)]
     for tensor in pytree.tree_leaves(result):
-        if type(tensor) is not TracedTensor or tensor.geometry is not None or not symbolic:
+        plain = type(tensor) is not TracedTensor or tensor.geometry is not None
+        if plain or not tensor.ndim or not symbolic:
             continue
-        like = next((x for x in tensors if _alike(x, tensor)), None)
-        if like is None:
-            specialise(mode.shape_env, symbolic)
+        alike = list({x.geometry: x for x in tensors if _alike(x, tensor)})
+        if len(alike) == 1:
+            attach(tensor, alike[0])
         else:
-            attach(tensor, like.geometry)
+            specialise(mode.shape_env, symbolic)
 
 
 def _alike(one: Value, other: Value) -> bool:
@@ -153,7 +155,8 @@ def _registers(env: Value, program: Value, values: Sequence[Value]) -> list[Size
     for tensor in pytree.tree_leaves(list(values)):
         if isinstance(tensor, _core.Tensor):
             geometry = geometry_of(tensor)
-            known += [*geometry.sizes, *geometry.strides, geometry.offset]
+            known += [_told_apart(env, x) for x in (*geometry.sizes, *geometry.strides)]
+            known.append(geometry.offset)
     for argument, value in zip(program.arguments, values, strict=True):
         numbers = [x for x in pytree.tree_leaves([value]) if type(x) is not bool]
         if argument.kind.startswith("SymInt"):
@@ -163,6 +166,12 @@ def _registers(env: Value, program: Value, values: Sequence[Value]) -> list[Size
                 if raised(x) is not x:
                     env.guard_value(raised(x).node.expr)
     return known
+
+
+def _told_apart(env: Value, value: Size) -> Size:
+    """A size or stride; those of 0 and 1 in the example are numbers in the call's program."""
+    small = isinstance(value, SizeExpr) and env.value(value, True) in (0, 1)
+    return int(env.guard_value(value)) if small else value
 
 
 def _size(number: int) -> Size:
@@ -186,13 +195,40 @@ def compose(mode: Value, func: Value, args: Value, kwargs: Value) -> Value:
         _, values, _ = func.bind(args, kwargs)
         with mode:
             result = func.run(*values)
+        if not func.hosted:  # the operators that it calls have sizes; gradients lose their type
+            return pytree.tree_map(lambda x: _faked(mode, func, args, kwargs, x), result)
     elif fake_calls.is_hosted(func):
         with mode:
             result = aten.definition_of(func).overloads[0].body(*args, **kwargs)
     else:
-        return NotImplemented
+        result = _hosted(mode, func, args, kwargs)
+        if result is NotImplemented:
+            return result
     inherit(mode, func, args, kwargs, result)
     return result
+
+
+def _faked(mode: Value, func: Value, args: Value, kwargs: Value, value: Value) -> Value:
+    """A fake tensor in place of one that the engine made."""
+    if not isinstance(value, _core.Tensor) or isinstance(value, FakeTensor):
+        return value
+    place = fake_calls.common_device(func, pytree.tree_leaves((args, kwargs)))
+    fake = fake_calls.adopted(mode, value, place)
+    inherit(mode, func, args, kwargs, fake)
+    return fake
+
+
+def _hosted(mode: Value, func: Value, args: Value, kwargs: Value) -> Value:
+    """The result of an overload in Python."""
+    if not isinstance(func, _core.Op) or "out" in kwargs:
+        return NotImplemented
+    number, values, _ = _python_dispatch.bound(func, args, kwargs)
+    program = program_of(func, number)
+    if not program.host:
+        return NotImplemented
+    positional, named = _python_dispatch._arguments(program, values, every=True)
+    with mode:
+        return program.build(*positional, **named)
 
 
 # ------------------------------------------------------------------------------ sizes of data
@@ -226,6 +262,18 @@ def made(
     place = _core.get_default_device() if device is None else fake_calls.indexed(device)
     fake = fake_calls.adopted(mode, hollow, place)
     attach(fake, Geometry(expressions, tuple(steps), 0, mode.shape_env))
+    return fake
+
+
+def snapshot(tensor: Value) -> Value:
+    """A tensor of the same sizes that nothing else writes or reshapes."""
+    geometry = geometry_of(tensor)
+    with fake_calls.below():
+        hollow = _core.tensor_empty_strided(
+            tuple(tensor.shape), tensor.stride(), tensor.dtype, "meta"
+        )
+    fake = fake_calls.adopted(tensor.fake_mode, hollow, tensor.fake_device)
+    attach(fake, geometry)
     return fake
 
 
@@ -267,6 +315,17 @@ def _new_empty(
 ) -> Value:  # fmt: skip
     shape = _sizes(sizes if size is None else (size,))
     return made(mode, shape, dtype or tensor.dtype, device or _place(tensor))
+
+
+def _slice(
+    mode: Value, tensor: Value, dim: int = 0, start: Value = None, end: Value = None,
+    step: Value = 1,
+) -> Value:  # fmt: skip
+    """A slice whose symbolic ends are made places from the front."""
+    extent = tensor.shape[dim]
+    ends = [extent + x if isinstance(x, SymInt) and bool(x < 0) else x for x in (start, end)]
+    operands = (tensor, dim, *ends, step)
+    return fake_calls.run(mode, REGISTRY["slice"].native, operands, {})
 
 
 def _counted(mode: Value) -> SymInt:
@@ -333,4 +392,5 @@ def _arange(mode: Value, *numbers: Value, **options: Value) -> Value:
 _SPECIAL: dict[str, Callable[..., Value]] = {
     "empty": _empty, "empty_like": _empty_like, "new_empty": _new_empty, "nonzero": _nonzero,
     "masked_select": _masked_select, "index": _index, "unique": _unique, "arange": _arange,
+    "slice": _slice,
 }  # fmt: skip

@@ -16,7 +16,7 @@ from flambeau.core import install
 from flambeau.core.install import hand_over, stands_in
 from flambeau.ir.lock import late, loaded
 from flambeau.language.definition import REGISTRY
-from flambeau.runtime.symbolic import SymFloat, SymInt
+from flambeau.runtime.symbolic import SymFloat, SymInt, has_symbols, lowered, raised
 
 HOMES = ("ops.aten", "torch", "nn.functional", "linalg", "fft", "special")
 # Operators for which a number counts as a tensor of no dimensions.
@@ -308,6 +308,9 @@ def bound(
         args, kwargs: of the call.
     """
     function = func.overloadpacket._function
+    if has_symbols(args) or has_symbols(kwargs.values()):
+        number, values, _ = function.bind(lowered(args), lowered(kwargs))
+        return function.overloads[number][0], [raised(x) for x in values]
     number, values, _ = function.bind(args, kwargs)
     return function.overloads[number][0], values
 

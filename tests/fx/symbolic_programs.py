@@ -270,5 +270,9 @@ def programs(library, rows=5, columns=4):
     return cases | {f"number: {name}": (f, (x, rows + 2)) for name, f in numbered.items()}
 
 
-# Programs whose graphs hold for the first sizes alone, or for even ones.
-STATIC = {"loop": None, "folded": (6, 8), "even": (6, 8), "two: norm": (6, 4)}
+# Other sizes for which graphs of programs hold, where these are not all.
+OTHER_SIZES = {
+    "loop": ((5, 9),), "folded": ((6, 8), (3, 4)), "even": ((6, 8), (3, 4)),
+    "two: norm": ((6, 4), (9, 4)), "remainder": ((7, 6), (9, 5)), "halves": ((7, 6), (4, 9)),
+    "two: flips": ((7, 6), (12, 3)), "split": ((7, 6), (4, 9)),
+}  # fmt: skip

@@ -18,7 +18,7 @@ import flambeau as torch
 from flambeau._subclasses import fake_calls
 from flambeau._subclasses.fake_tensor import FakeTensor
 from flambeau._subclasses.identities import Identities
-from flambeau._subclasses.symbolic_calls import made
+from flambeau._subclasses.symbolic_calls import snapshot
 from flambeau._subclasses.traced_tensor import TracedTensor
 from flambeau.autograd.transforms.wrappers import levels
 from flambeau.decompositions.tables import PENDING, Decomposition, hidden_decomposition, pending
@@ -288,7 +288,11 @@ class OperatorMode(TorchDispatchMode):
         if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
             return value
         entry = self.tracking.find(value)  # what a backward reads again has lost its type
-        return self.fakes.from_tensor(value) if entry is None else entry.tensor
+        return self._constant_fake(value) if entry is None else entry.tensor
+
+    def _constant_fake(self, tensor: Value) -> Value:
+        """A tensor without data in place of one of the program, whose sizes are numbers."""
+        return self.fakes.from_tensor(tensor, static_shapes=True)
 
     def _lifted(self, tensor: Value) -> Value:
         """A tensor of the program's own data: an attribute, of which each run gets a copy."""
@@ -298,7 +302,7 @@ class OperatorMode(TorchDispatchMode):
         proxy = self.tracer.create_proxy(
             "call_function", func, (constant,), {}, name="lift_fresh_copy"
         )
-        result = tensor if self.fakes is None else self.fakes.from_tensor(tensor)
+        result = tensor if self.fakes is None else self._constant_fake(tensor)
         self._track(result, proxy, constant if _is_small(tensor) else None)
         return result
 
@@ -360,7 +364,7 @@ def _writes(func: Value) -> bool:
 def _value(x: Value) -> Value:
     """A tensor without data that has another's geometry; other values as they are."""
     if isinstance(x, TracedTensor) and x.geometry is not None:
-        return made(x.fake_mode, x.shape, x.dtype, x.device, x.stride())
+        return snapshot(x)
     if not isinstance(x, torch.Tensor) or type(x) not in (torch.Tensor, torch.nn.Parameter):
         return x
     if x.layout != torch.strided:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from flambeau import _core
+from flambeau._subclasses.traced_tensor import geometry_of
 from flambeau.ir import size, size_program
 from flambeau.ir.failure import failure
 from flambeau.ir.size import Size, SizeExpr
@@ -466,9 +468,8 @@ class ShapeEnv:
                     lines += [f"2 <= {text}"] * (expression.least >= 2)
             elif isinstance(expression, int):
                 lines.append(f"{text} == {expression}")
-        symbols = {name: size.symbol(text) for name, text in names.items()}
         for guard in self.guards:
-            lines.append(text_of(size_program.substitute_condition(guard.expr, symbols)))
+            lines.append(re.sub(r"\bs\d+\b", lambda m: names.get(m[0], m[0]), str(guard.expr)))
         return list(dict.fromkeys(lines))
 
     def produce_guards_expression(
@@ -616,17 +617,13 @@ def _geometry(placeholder: Any) -> list[tuple[Expression, Callable[[Any], int], 
         return [(placeholder.node._expression, int, "{}")]
     if not isinstance(placeholder, _core.Tensor):
         return []
+    geometry = geometry_of(placeholder)
     facts: list[tuple[Expression, Callable[[Any], int], str]] = []
-    for d, extent in enumerate(placeholder.shape):
-        facts.append((_expression(extent), lambda x, d=d: x.shape[d], f"{{}}.size()[{d}]"))
-    for d, step in enumerate(placeholder.stride()):
-        facts.append((_expression(step), lambda x, d=d: x.stride(d), f"{{}}.stride()[{d}]"))
-    offset = _expression(placeholder.storage_offset())
-    return [*facts, (offset, lambda x: x.storage_offset(), "{}.storage_offset()")]
-
-
-def _expression(value: Any) -> Expression:
-    return value.node._expression if is_symbolic(value) else value  # type: ignore[no-any-return]
+    for d, extent in enumerate(geometry.sizes):
+        facts.append((extent, lambda x, d=d: x.shape[d], f"{{}}.size()[{d}]"))
+    for d, step in enumerate(geometry.strides):
+        facts.append((step, lambda x, d=d: x.stride(d), f"{{}}.stride()[{d}]"))
+    return [*facts, (geometry.offset, lambda x: x.storage_offset(), "{}.storage_offset()")]
 
 
 def _bindings(
