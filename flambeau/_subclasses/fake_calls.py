@@ -104,7 +104,8 @@ def adopted(mode: Any, tensor: Any, device: Any) -> Any:
     kind = _fake().FakeTensor if mode is None else mode.kind
     with below():
         if tensor._is_view():
-            fake = tensor.as_subclass(kind)
+            with _core.enable_grad():  # it stays a view, which may be written as one
+                fake = tensor.as_subclass(kind)
         else:
             with _core.no_grad():
                 fake = tensor.as_subclass(kind)
@@ -239,6 +240,8 @@ def answer(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         if inner:  # samples of `vmap`, sparse tensors: what they are made of is fake
             with mode:
                 return inner[0].__torch_function__(func, inner, args, kwargs)
+    if _puts_under_mask(name, args):
+        return run(mode, Tensor.clone, args[:1], {}) if name == "index_put" else args[0]
     if mode.shape_env is not None:
         result = _symbolic_answer(mode, func, name, args, kwargs)
         if result is not NotImplemented:
@@ -567,7 +570,7 @@ def _read_grad(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
         grad = func(*args, **kwargs)
         if grad is None or _is_fake(grad) or not _is_fake(args[0]):
             return grad
-        fake = adopted(mode, grad, args[0].fake_device)
+        fake = _gradient_of(mode, args[0], grad)
         args[0].grad = fake
         return fake
 
@@ -601,14 +604,29 @@ def _gradients(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
         gradients = func(*args, **kwargs)
     return tuple(
         grad if grad is None or _is_fake(grad) or not _is_fake(x)
-        else adopted(mode, grad, x.fake_device)
+        else _gradient_of(mode, x, grad)
         for x, grad in zip(inputs, gradients, strict=True)
     )  # fmt: skip
+
+
+def _gradient_of(mode: Any, tensor: Any, grad: Any) -> Any:
+    """A fake of a gradient, which is where its tensor is and has its sizes."""
+    fake = adopted(mode, grad, tensor.fake_device)
+    if mode.shape_env is not None:
+        late("flambeau._subclasses.symbolic_calls").inherit(mode, None, (tensor,), {}, fake)
+    return fake
 
 
 _NUMBERS = (
     "item tolist __bool__ __nonzero__ __int__ __long__ __float__ __index__ __complex__".split()
 )
+def _puts_under_mask(name: str, args: tuple[Any, ...]) -> bool:
+    """Whether a call replaces elements where masks are true: the geometry is its tensor's."""
+    if name not in ("index_put", "index_put_") or len(args) < 2:
+        return False
+    return any(x is not None and x.dtype in (_core.bool, _core.uint8) for x in args[1])
+
+
 SPECIAL: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(_NUMBERS, _number),
     **dict.fromkeys(("to", "cpu", "cuda"), _moved),

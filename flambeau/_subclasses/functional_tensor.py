@@ -25,7 +25,7 @@ from flambeau._subclasses.functional_storage import (
 from flambeau._subclasses.identities import Identities
 from flambeau._subclasses.symbolic_calls import attach
 from flambeau._subclasses.traced_tensor import TracedTensor, geometry_of
-from flambeau.decompositions.inner_writes import functional_form
+from flambeau.decompositions.inner_writes import functional_form, statistics
 from flambeau.ir.failure import failure
 from flambeau.ops import aten
 from flambeau.utils import _pytree as pytree
@@ -259,9 +259,10 @@ def _memory(tensor: Value) -> int:
 
 def _targets(func: Value, args: Value, kwargs: Value) -> list[Value]:
     """The tensors that a call writes."""
+    running = statistics(func, args)
     function = func.overloadpacket._function
-    if not hasattr(function, "bind"):
-        return []
+    if running or not hasattr(function, "bind"):
+        return running
     specs, values = aten.bound(func, args, kwargs)
     written = [value for spec, value in zip(specs, values, strict=True) if spec.mutated]
     return tensors_of([value for value in written if value is not None])

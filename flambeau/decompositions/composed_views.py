@@ -10,7 +10,7 @@ from flambeau import _core
 from flambeau.decompositions.composites import cast, composes, contiguous, reshape
 from flambeau.ops import aten
 from flambeau.ops.legacy.queries import broadcast_shapes
-from flambeau.runtime.symbolic import has_symbols
+from flambeau.runtime.symbolic import SymInt, has_symbols
 
 Tensor = Any
 
@@ -219,7 +219,7 @@ def _unsafe_chunk(self: Tensor, chunks: int, dim: int) -> Any:
 @composes("split")
 def _split(dim: int, **arguments: Any) -> Any:
     x, sizes = arguments.values()
-    if isinstance(sizes, int):
+    if isinstance(sizes, (int, SymInt)):
         return NotImplemented
     return aten.split_with_sizes(x, list(sizes), dim)
 

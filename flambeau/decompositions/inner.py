@@ -119,7 +119,7 @@ for _hosted in names.HOSTED:
     _definition = next((REGISTRY[name] for name in _homes if name in REGISTRY), None)
     if _definition is not None and _definition.options.host:
         _overload = _definition.overloads[0]
-        inner(_overload.text, hosted=True)(_overload.body)
+        inner(_overload.text)(_overload.body)
 
 
 # ------------------------------------------------------------------------------ layouts, dtypes

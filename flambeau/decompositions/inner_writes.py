@@ -45,12 +45,25 @@ class Form(NamedTuple):
         return tuple(results) if self.many else target
 
 
+_STATISTICS = "_native_batch_norm_legit_functional"
 # Operators whose form has another name: that, and the overload.
 _NAMES = {
     "bernoulli_.float": ("bernoulli", "p"),
     "normal_.default": ("normal_functional", "default"),
-    "native_batch_norm.default": ("_native_batch_norm_legit_functional", "default"),
+    "native_batch_norm.default": (_STATISTICS, "default"),
+    "_native_batch_norm_legit.default": (_STATISTICS, "default"),
 }
+
+
+def statistics(func: aten.Overload, args: Sequence[Value]) -> list[Tensor]:
+    """Running statistics that a batch norm writes.
+
+    Args:
+        func: any overload.
+        args: its arguments.
+    """
+    normed = _NAMES.get(func.__name__, ("", ""))[0] == _STATISTICS and args[5]
+    return [x for x in args[3:5] if x is not None] if normed else []
 
 
 def functional_form(func: aten.Overload) -> Form:
@@ -63,20 +76,32 @@ def functional_form(func: aten.Overload) -> Form:
         NotImplementedError: it has none.
     """
     name, overload = _NAMES.get(func.__name__, (func.overloadpacket.__name__, func._overloadname))
-    many = not name.endswith("_")
     try:
         packet = aten.__getattr__(name.removesuffix("_"))
     except AttributeError:
         problem = f"{func} has no form that writes nothing"
         hint = "compute a new tensor instead of writing one"
         raise failure(NotImplementedError, "functionalize", problem, hint) from None
-    return Form(getattr(packet, overload), many and func.__name__ == "native_batch_norm.default")
+    return Form(getattr(packet, overload), name == _STATISTICS)
 
 
 # ------------------------------------------------------------------------------ writes
 @inner("copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor")
 def _copy(self: Tensor, src: Tensor, non_blocking: bool) -> Tensor:
     return public("empty_like")(self).copy_(src)
+
+
+@inner(
+    f"{_STATISTICS}(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, "
+    "Tensor running_var, bool training, float momentum, float eps) "
+    "-> (Tensor, Tensor, Tensor, Tensor, Tensor)"
+)
+def _batch_norm(
+    input: Tensor, weight: Any, bias: Any, running_mean: Tensor, running_var: Tensor,  # noqa: A002
+    *numbers: Any,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    written = (running_mean.clone(), running_var.clone())
+    return (*public("native_batch_norm")(input, weight, bias, *written, *numbers), *written)
 
 
 @inner("zero(Tensor self) -> Tensor")

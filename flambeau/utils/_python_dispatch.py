@@ -248,7 +248,7 @@ def _call_hosted(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     definition = aten.definition_of(function)
     body = definition.overloads[0].body
     operator = inner.TABLE.get(definition.name)
-    if operator is not None and operator.hosted:
+    if operator is not None and (operator.hosted or operator.run is body):
         return operator(*args, **kwargs)
     if _modes.by_programs is not None:
         return body(*args, **kwargs)
