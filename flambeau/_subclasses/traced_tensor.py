@@ -139,8 +139,8 @@ class TracedTensor(FakeTensor):
             return
         if not isinstance(value, _core.Tensor):
             with _python_dispatch._disable_current_modes(), _core.no_grad():
-                constant = tensors.from_python(value, self.dtype)
-            value = _python_dispatch.lifted(constant)
+                number = tensors.from_python(value, self.dtype)
+            value = _python_dispatch.constant(number)
         part, indices = _sliced(self, key)
         if indices is None:
             _copied_to(part, value)
