@@ -98,7 +98,7 @@ class ShapeEnv:
         >>> env = ShapeEnv()
         >>> n = env.create_symintnode(env.create_symbol(6, source="n"), hint=6)
         >>> (n + 2) // 2, bool((n + 2) % 4 == 0), env.format_guards()
-        (s0//2 + 1, True, ' - ...')
+        (s0//2 + 1, True, ' - (s0 + 2) % 4 == 0')
     """
 
     def __init__(
