@@ -194,9 +194,7 @@ class FunctionalTensorMode(TorchDispatchMode):
         if _is_tensor(values):
             return self._shown(shown, Alias(values, alias.base, (*alias.views, views)))
         return [
-            self._shown(
-                part, Alias(value, alias.base, (*alias.views, views._replace(item=item)))
-            )
+            self._shown(part, Alias(value, alias.base, (*alias.views, views._replace(item=item))))
             for item, (part, value) in enumerate(zip(shown, values, strict=True))
         ]
 
