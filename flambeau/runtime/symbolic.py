@@ -1,8 +1,8 @@
 """`SymInt`, `SymFloat`, `SymBool`: numbers that depend on sizes which vary.
 
 An integer is a size of the compiler's algebra (`ir/size`), a truth value one of its conditions.
-A number that the algebra cannot say (a quotient that is no integer, a root, bits) is an expression
-of its own, and a symbol represents it in sizes. A number that Python needs as such (an index, a branch)
+Numbers outside of the algebra (a quotient that is no integer, a root, bits) are expressions of
+their own, and symbols represent them in sizes. A number that Python needs as such (an index, a branch)
 is taken from the example, and the environment notes a guard.
 """
 
