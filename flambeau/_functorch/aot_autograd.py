@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import flambeau as torch
 from flambeau._subclasses.fake_tensor import FakeTensor
+from flambeau._subclasses.functional_storage import View
+from flambeau._subclasses.functional_tensor import FunctionalTensorMode
 from flambeau.fx import GraphModule
 from flambeau.fx.experimental._operator_trace import Function, Value, tagged
 from flambeau.fx.experimental._partition import BACKWARD, default_partition
@@ -47,20 +49,81 @@ def make_boxed_compiler(compiler: Compiler) -> Compiler:
     return boxed
 
 
-class _Joint(NamedTuple):
-    """Facts of a function that one run shows.
+class _Effects(NamedTuple):
+    """Effects of a function beside its results.
 
     Attributes:
         spec: structure of its results.
         number: how many results there are.
-        tangents: which results have a gradient.
-        gradients: which arguments need one.
+        written: arguments that it writes; their new values come before the results.
+        aliases: results that are arguments it writes, or views of these: which, and the views.
     """
 
     spec: Value
     number: int
+    written: tuple[int, ...]
+    aliases: dict[int, tuple[int, tuple[View, ...]]]
+
+    def finish(self, values: Sequence[Value], args: Sequence[Value]) -> Value:
+        """Writes the arguments and returns the results."""
+        count = len(self.written)
+        with torch.no_grad():
+            for number, value in zip(self.written, values[:count], strict=True):
+                args[number].copy_(value)
+        results = list(values[count:])
+        for place, (number, views) in self.aliases.items():
+            results[place] = args[number]
+            for view in views:
+                results[place] = view.forward(results[place])
+        return pytree.tree_unflatten(results, self.spec)
+
+
+class _Joint(NamedTuple):
+    """A function that has a gradient.
+
+    Attributes:
+        effects: of the function.
+        number: of outputs of the forward graph: arguments it writes, then results.
+        tangents: which outputs have a gradient.
+        gradients: which arguments need one.
+    """
+
+    effects: _Effects
+    number: int
     tangents: tuple[int, ...]
     gradients: tuple[int, ...]
+
+
+class _Run:
+    """One run of a function without writes.
+
+    Args:
+        function: of flat arguments.
+        args: tensors and numbers; tensors that require gradients are leaves inside.
+
+    Attributes:
+        inside: the tensors that stand for the arguments.
+        results: tensors inside, flat.
+        effects: of the function.
+    """
+
+    def __init__(self, function: Function, args: Sequence[Value]) -> None:
+        self.mode = FunctionalTensorMode(taped=True)
+        self.inside = [self.mode.wrap(x) for x in args]
+        with self.mode:
+            self.results, spec = pytree.tree_flatten(function(*self.inside))
+        tensors = [n for n, x in enumerate(args) if isinstance(x, torch.Tensor)]
+        self._written = {tensors[n]: value for n, value in self.mode.written().items()}
+        aliases = {}
+        for place, result in enumerate(self.results):
+            origin = self.mode.origin(result)
+            if origin is not None and tensors[origin[0]] in self._written:
+                aliases[place] = (tensors[origin[0]], origin[1])
+        self.effects = _Effects(spec, len(self.results), tuple(self._written), aliases)
+
+    def outputs(self) -> list[Value]:
+        """New values of arguments, then results."""
+        return [*self._written.values(), *map(self.mode.value, self.results)]
 
 
 def aot_function(
@@ -82,8 +145,8 @@ def aot_function(
     of its sizes that take the same branches; others are made where other arguments need gradients.
 
     Args:
-        fn: takes and gives tensors, in any containers. What it writes to arguments is written
-            after the graph has run.
+        fn: takes and gives tensors, in any containers. The graphs hold no operator that writes:
+            new values of arguments that it writes come before its results.
         fw_compiler: (module, example arguments) -> callable.
         bw_compiler: of the backward; by default the same.
         partition_fn: splits the joint graph.
@@ -94,8 +157,7 @@ def aot_function(
         enable_log: without effect.
 
     Raises:
-        NotImplementedError: `dynamic`, or it writes an argument that has a gradient or shares
-            memory with another.
+        NotImplementedError: `dynamic`, or an argument is written that requires a gradient.
 
     Example:
         >>> from torch._functorch.aot_autograd import aot_function
@@ -139,114 +201,39 @@ class _Stages(NamedTuple):
 
     def program(self, function: Function, args: Sequence[Value], table: Value) -> Function:
         """The program that runs in place of a function of flat arguments."""
-        with torch.random.fork_rng():  # the recorded runs draw nothing for the program
-            writes = _writes(function, args)
-            if not writes.arguments:
-                return self._program(function, args, table)
-            return writes.after(self._program(writes.functional(function), args, table))
-
-    def _program(self, function: Function, args: Sequence[Value], table: Value) -> Function:
         needed = _needed(args)
-        if not needed:
-            return self._inference(function, args, table)
-        return self._training(function, args, needed, table)
+        with torch.random.fork_rng():  # the recorded runs draw nothing for the program
+            if not needed:
+                return self._inference(function, args, table)
+            return self._training(function, args, needed, table)
 
     def _inference(self, function: Value, args: Sequence[Value], table: Value) -> Function:
-        specs: list[Value] = []
+        effects: list[_Effects] = []
 
         def flat(*values: Value) -> Value:
-            results, spec = pytree.tree_flatten(function(*values))
-            specs.append(spec)
-            return tuple(results)
+            once = _Run(function, values)
+            effects.append(once.effects)
+            return tuple(once.outputs())
 
         with torch.no_grad():
             module = _recorded(flat, _detached(args), table)
+        module.graph.eliminate_dead_code()
+        module.recompile()
         run = _caller((self.inference or self.forward)(module, list(args)))
-        return lambda *values: pytree.tree_unflatten(list(run(values)), specs[0])
+        return lambda *values: effects[0].finish(list(run(values)), values)
 
     def _training(
         self, function: Value, args: Sequence[Value], needed: Sequence[int], table: Value
     ) -> Function:
         leaves = _detached(args)
         joint, tangents = _examined(function, leaves, needed)
+        if not tangents:
+            return self._inference(function, args, table)
         module = _joint_module(function, joint, leaves, tangents, table)
         forward, backward = self.partition(module, (leaves, tangents), num_fwd_outputs=joint.number)
         run = _caller(self.forward(forward, list(args)))
         run_backward = _later(self.backward or self.forward, backward)
         return _joined(joint, run, run_backward)
-
-
-class _Writes(NamedTuple):
-    """Arguments that a function writes.
-
-    Attributes:
-        arguments: their numbers.
-        results: number of a result -> that of the argument that it is.
-    """
-
-    arguments: tuple[int, ...]
-    results: dict[int, int]
-
-    def functional(self, function: Function) -> Function:
-        """The function on copies of these arguments, whose values are further results."""
-
-        def call(*values: Value) -> Value:
-            own = list(values)
-            for number in self.arguments:
-                own[number] = own[number].clone()
-            results, spec = pytree.tree_flatten(function(*own))
-            written = [own[number].detach() for number in self.arguments]
-            return pytree.tree_unflatten(results, spec), written
-
-        return call
-
-    def after(self, program: Function) -> Function:
-        """The program of that function, which then writes the arguments."""
-
-        def call(*values: Value) -> Value:
-            results, written = program(*values)
-            with torch.no_grad():
-                for number, value in zip(self.arguments, written, strict=True):
-                    values[number].copy_(value)
-            leaves, spec = pytree.tree_flatten(results)
-            for number, argument in self.results.items():
-                leaves[number] = values[argument]
-            return pytree.tree_unflatten(leaves, spec)
-
-        return call
-
-
-def _writes(function: Function, args: Sequence[Value]) -> _Writes:
-    """Runs a function once on copies of its arguments, for what it writes.
-
-    Raises:
-        NotImplementedError: it writes one with a gradient, or one that shares memory.
-    """
-    copies = [
-        x.detach().clone().requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) else x
-        for x in args
-    ]
-    before = [x._version if isinstance(x, torch.Tensor) else 0 for x in copies]
-    results = pytree.tree_leaves(function(*copies))
-    tensors = [n for n, x in enumerate(copies) if isinstance(x, torch.Tensor)]
-    written = tuple([n for n in tensors if copies[n]._version != before[n]])
-    for number in written:
-        if copies[number].requires_grad:
-            problem = "the function writes an argument that has a gradient"
-            hint = "give the new value as a result, or use torch.compile without passes"
-            raise failure(NotImplementedError, "aot_function", problem, hint)
-        memory = _memory(args[number])
-        if any(_memory(args[n]) == memory for n in tensors if n != number):
-            problem = "the function writes an argument that shares memory with another"
-            raise failure(NotImplementedError, "aot_function", problem, "pass one of them")
-    same = {id(copies[n]): n for n in written}
-    return _Writes(written, {k: same[id(x)] for k, x in enumerate(results) if id(x) in same})
-
-
-def _memory(tensor: Value) -> Value:
-    """Identity of a tensor's memory; None: it is not one storage."""
-    dense = tensor.layout is torch.strided
-    return tensor.untyped_storage()._cdata if dense else None
 
 
 def _needed(args: Sequence[Value]) -> tuple[int, ...]:
@@ -310,12 +297,20 @@ def _examined(
     function: Value, leaves: Sequence[Value], needed: Sequence[int]
 ) -> tuple[_Joint, list[Value]]:
     """Runs a function once, for what it gives; returns tangents for it, too."""
-    results, spec = pytree.tree_flatten(function(*leaves))
+    once = _Run(function, leaves)
+    effects, outputs = once.effects, once.outputs()
+    if any(once.inside[number].requires_grad for number in effects.written):
+        problem = "the function writes an argument whose new value has a gradient"
+        hint = "give the new value as a result, or use torch.compile"
+        raise failure(NotImplementedError, "aot_function", problem, hint)
+    count = len(effects.written)
     differentiable = [
-        n for n, x in enumerate(results) if isinstance(x, torch.Tensor) and x.requires_grad
+        count + n
+        for n, x in enumerate(once.results)
+        if isinstance(x, torch.Tensor) and x.requires_grad
     ]
-    tangents = [torch.ones_like(results[n].detach()) for n in differentiable]
-    return _Joint(spec, len(results), tuple(differentiable), tuple(needed)), tangents
+    tangents = [torch.ones_like(outputs[n].detach()) for n in differentiable]
+    return _Joint(effects, len(outputs), tuple(differentiable), tuple(needed)), tangents
 
 
 def _joint_module(
@@ -324,16 +319,19 @@ def _joint_module(
     """The module of primals and tangents that gives results and gradients."""
 
     def run(primals: list[Value], tangents: list[Value]) -> Value:
-        results = pytree.tree_leaves(function(*primals))
-        with tagged(partitioner_tag=BACKWARD):
+        once = _Run(function, primals)
+        outputs, count = once.outputs(), len(once.effects.written)
+        seeds = [once.mode.wrap(x) for x in tangents]
+        with tagged(partitioner_tag=BACKWARD), once.mode:
             gradients = torch.autograd.grad(
-                [results[n] for n in joint.tangents],
-                [primals[n] for n in joint.gradients],
-                tangents,
+                [once.results[n - count] for n in joint.tangents],
+                [once.inside[n] for n in joint.gradients],
+                seeds,
                 allow_unused=True,
             )
-        by_argument = dict(zip(joint.gradients, gradients, strict=True))
-        return [*results, *(by_argument.get(n) for n in range(len(primals)))]
+        values = [once.mode.value(gradient) for gradient in gradients]
+        by_argument = dict(zip(joint.gradients, values, strict=True))
+        return [*outputs, *(by_argument.get(n) for n in range(len(primals)))]
 
     return _recorded(run, (leaves, tangents), table)
 
@@ -364,7 +362,7 @@ def _joined(joint: _Joint, run: Value, run_backward: Value) -> Function:
             return tuple(run_backward([*saved, *tangents]))
 
     def call(*args: Value) -> Value:
-        return pytree.tree_unflatten(list(CompiledFunction.apply(*args)), joint.spec)
+        return joint.effects.finish(list(CompiledFunction.apply(*args)), args)
 
     return call
 

@@ -22,12 +22,15 @@ from flambeau._subclasses.fake_errors import (
     DynamicOutputShapeException,
     FakeTensorDeviceMismatchError,
 )
+from flambeau.ir.lock import late
 from flambeau.language.definition import REGISTRY
 from flambeau.ops import aten
+from flambeau.runtime.symbolic import lowered
 from flambeau.utils import _python_dispatch
 from flambeau.utils._pytree import tree_leaves, tree_map_only
 
 Tensor = _core.Tensor
+Value = Any  # an argument or a result of a function
 
 
 class _State(threading.local):
@@ -99,10 +102,11 @@ def indexed(device: Any) -> Any:
 
 def adopted(mode: Any, tensor: Any, device: Any) -> Any:
     """A fake with the geometry and the history of a tensor on the meta device."""
-    kind = _fake().FakeTensor
+    kind = _fake().FakeTensor if mode is None else mode.kind
     with below():
         if tensor._is_view():
-            fake = tensor.as_subclass(kind)
+            with _core.enable_grad():  # it stays a view, which may be written as one
+                fake = tensor.as_subclass(kind)
         else:
             with _core.no_grad():
                 fake = tensor.as_subclass(kind)
@@ -191,6 +195,11 @@ def _host_operators() -> frozenset[int]:
     )
 
 
+def is_hosted(func: object) -> bool:
+    """Whether a function is an operator in Python."""
+    return id(func) in _host_operators()
+
+
 def _is_operator(func: Any) -> bool:
     return isinstance(func, _core.Op) or id(func) in _host_operators()
 
@@ -232,6 +241,12 @@ def answer(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         if inner:  # samples of `vmap`, sparse tensors: what they are made of is fake
             with mode:
                 return inner[0].__torch_function__(func, inner, args, kwargs)
+    if _puts_under_mask(name, args):
+        return run(mode, Tensor.clone, args[:1], {}) if name == "index_put" else args[0]
+    if mode.shape_env is not None:
+        result = _symbolic_answer(mode, func, name, args, kwargs)
+        if result is not NotImplemented:
+            return result
     special = SPECIAL.get(name)
     if special is not None and (name != "grad" or func is autograd.grad):
         return special(mode, func, args, kwargs)
@@ -243,6 +258,13 @@ def answer(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
                 return func.__wrapped__(*args, **kwargs)
         return _inner(mode, func, args, kwargs)
     return run(mode, func, args, kwargs)
+
+
+def _symbolic_answer(mode: Value, func: Value, name: str, args: Value, kwargs: Value) -> Value:
+    """The result of a call for whose sizes symbols have rules of their own."""
+    calls = late("flambeau._subclasses.symbolic_calls")
+    result = calls.special(mode, name, args, kwargs)
+    return calls.compose(mode, func, args, kwargs) if result is NotImplemented else result
 
 
 def _autocast(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -261,7 +283,10 @@ def _inner(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     fake = next((x for x in _tensors((*args, *kwargs.values())) if _is_fake(x)), None)
     if fake is None or isinstance(result, _core.Size):
         return result
-    return _results(mode, result, fake.fake_device)
+    fake_result = _results(mode, result, fake.fake_device)
+    if mode.shape_env is not None:
+        late("flambeau._subclasses.symbolic_calls").inherit(mode, func, args, kwargs, fake_result)
+    return fake_result
 
 
 def run(
@@ -273,6 +298,8 @@ def run(
         place: the device of the results; None: what the arguments tell.
     """
     args, kwargs = _operands(mode, func, args, kwargs)
+    if mode.shape_env is not None:
+        args, kwargs = lowered(args), lowered(kwargs)
     tensors = _tensors((*args, *kwargs.values()))
     asked = kwargs.get("device")
     if asked is not None:
@@ -291,6 +318,10 @@ def run(
                 raise
             raise _explained(func, error.asked_by) from None
     fake_result = _results(mode, result, place)
+    if mode.shape_env is not None:
+        calls = late("flambeau._subclasses.symbolic_calls")
+        sized = calls.annotate if isinstance(func, _core.Op) else calls.inherit
+        sized(mode, func, args, kwargs, fake_result)
     if constant is None:
         _forget_constants(mode, func, result, args)
     elif isinstance(fake_result, Tensor) and not any(fake_result is x for x in tensors):
@@ -538,7 +569,7 @@ def _read_grad(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
         grad = func(*args, **kwargs)
         if grad is None or _is_fake(grad) or not _is_fake(args[0]):
             return grad
-        fake = adopted(mode, grad, args[0].fake_device)
+        fake = _gradient_of(mode, args[0], grad)
         args[0].grad = fake
         return fake
 
@@ -572,14 +603,31 @@ def _gradients(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
         gradients = func(*args, **kwargs)
     return tuple(
         grad if grad is None or _is_fake(grad) or not _is_fake(x)
-        else adopted(mode, grad, x.fake_device)
+        else _gradient_of(mode, x, grad)
         for x, grad in zip(inputs, gradients, strict=True)
     )  # fmt: skip
+
+
+def _gradient_of(mode: Value, tensor: Value, grad: Value) -> Value:
+    """A fake of a gradient, which is where its tensor is and has its sizes."""
+    fake = adopted(mode, grad, tensor.fake_device)
+    if mode.shape_env is not None:
+        late("flambeau._subclasses.symbolic_calls").inherit(mode, None, (tensor,), {}, fake)
+    return fake
 
 
 _NUMBERS = (
     "item tolist __bool__ __nonzero__ __int__ __long__ __float__ __index__ __complex__".split()
 )
+
+
+def _puts_under_mask(name: str, args: Sequence[Value]) -> bool:
+    """Whether a call replaces elements where masks are true: the geometry is its tensor's."""
+    if name not in ("index_put", "index_put_") or len(args) < 2:
+        return False
+    return any(x is not None and x.dtype in (_core.bool, _core.uint8) for x in args[1])
+
+
 SPECIAL: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(_NUMBERS, _number),
     **dict.fromkeys(("to", "cpu", "cuda"), _moved),

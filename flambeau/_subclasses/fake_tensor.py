@@ -24,7 +24,7 @@ from flambeau._subclasses.fake_errors import (
     UnsupportedOperatorException,
 )
 from flambeau.core.printing import gradient_note, join_notes
-from flambeau.ir.lock import importing
+from flambeau.ir.lock import importing, late
 from flambeau.overrides import TorchFunctionMode
 from flambeau.runtime import boundaries
 from flambeau.utils import _python_dispatch
@@ -220,12 +220,14 @@ class FakeTensorMode(TorchDispatchMode):
     Args:
         allow_fallback_kernels: accepted for compatibility; no operator needs a fallback.
         allow_non_fake_inputs: real tensors may be operands; they are converted.
-        shape_env: must be None: sizes are integers.
-        static_shapes: sizes are integers in any case.
+        shape_env: sizes of tensors are symbols of this environment
+            (`torch.fx.experimental.symbolic_shapes.ShapeEnv`); None: they are integers.
+        static_shapes: whether sizes of converted tensors are integers; by default, where there is
+            no environment.
         export: accepted for compatibility.
 
-    Raises:
-        NotImplementedError: a *shape_env* is given.
+    Attributes:
+        kind: the type of the fakes.
 
     Example:
         >>> from torch._subclasses import FakeTensorMode
@@ -244,15 +246,13 @@ class FakeTensorMode(TorchDispatchMode):
         static_shapes: bool | None = None,
         export: bool = False,
     ) -> None:
-        if shape_env is not None:
-            raise NotImplementedError(
-                "[FakeTensorMode] symbolic sizes are not supported: a shape_env was given\n"
-                "hint: leave it out, and run again for other sizes"
-            )
         self.allow_fallback_kernels = allow_fallback_kernels
         self.allow_non_fake_inputs = allow_non_fake_inputs
-        self.shape_env = None
-        self.static_shapes = True if static_shapes is None else static_shapes
+        self.shape_env = shape_env
+        self.static_shapes = shape_env is None if static_shapes is None else static_shapes
+        self.kind: type[FakeTensor] = FakeTensor
+        if shape_env is not None:
+            self.kind = late("flambeau._subclasses.traced_tensor").TracedTensor
         self.export = export
         self.constants: dict[int, Any] = {}  # fakes whose number is known, by identity
         self._tensors: dict[int, tuple[Any, Any]] = {}
@@ -303,7 +303,10 @@ class FakeTensorMode(TorchDispatchMode):
 
         Args:
             tensor: real, on the meta device, or a fake of another mode.
-            static_shapes, source, symbolic_context, trace: of programs with symbolic sizes; unused.
+            static_shapes: whether its sizes are integers; by default as in the mode.
+            source: where it comes from, a text for guards.
+            symbolic_context: which of its sizes vary.
+            trace: of PyTorch, without effect.
 
         Raises:
             UnsupportedFakeTensorException: the tensor is sparse.
@@ -313,7 +316,7 @@ class FakeTensorMode(TorchDispatchMode):
             >>> FakeTensorMode().from_tensor(torch.zeros(2, 3, dtype=torch.int64).T)
             FakeTensor(..., size=(3, 2), dtype=torch.int64)
         """
-        del static_shapes, source, symbolic_context, trace
+        del trace
         if tensor.layout is not _core.strided:
             raise UnsupportedFakeTensorException(f"sparse layout: {tensor.layout}")
         cached = self._tensors.get(id(tensor))
@@ -321,6 +324,9 @@ class FakeTensorMode(TorchDispatchMode):
             return cached[1]
         with fake_calls.below():
             fake = self._made(tensor)
+        static = self.static_shapes if static_shapes is None else static_shapes
+        if self.shape_env is not None and not static:
+            self._symbolic(tensor, fake, source, symbolic_context)
         key = id(tensor)
         forget = self._tensors
         self._tensors[key] = (weakref.ref(tensor, lambda _: forget.pop(key, None)), fake)
@@ -346,6 +352,17 @@ class FakeTensorMode(TorchDispatchMode):
         if isinstance(tensor, Parameter):
             fake._is_param = True
         return fake
+
+    def _symbolic(self, tensor: Tensor, fake: Tensor, source: object, context: object) -> None:
+        """Makes the sizes of a fake symbols; those of a fake of a trace are symbols already."""
+        tensors = late("flambeau._subclasses.traced_tensor")
+        geometry = tensors.geometry_of(tensor)
+        if geometry.env is not self.shape_env:
+            create = self.shape_env.create_symbolic_sizes_strides_storage_offset
+            text = f"tensor{len(self._tensors)}" if source is None else source
+            parts = create(tensor, text, symbolic_context=context)
+            geometry = tensors.geometry_from(*parts, self.shape_env)
+        late("flambeau._subclasses.symbolic_calls").attach(fake, geometry)
 
     def _storage(self, tensor: Any) -> Any:
         """Memory on the meta device that represents a tensor's."""

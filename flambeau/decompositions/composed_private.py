@@ -9,6 +9,7 @@ from typing import Any
 from flambeau import _core
 from flambeau.decompositions.composites import composes
 from flambeau.ops import aten
+from flambeau.runtime.symbolic import SymInt
 
 Tensor = Any
 
@@ -140,7 +141,8 @@ def _avg_pool1d(
 
 
 def _adaptive_avg_pool(count: int, input: Tensor, output_size: Any) -> Tensor:  # noqa: A002
-    sizes = [output_size] * count if isinstance(output_size, int) else list(output_size)
+    single = isinstance(output_size, (int, SymInt))
+    sizes = [output_size] * count if single else list(output_size)
     shape = input.shape[-count:]
     sizes = [old if new is None else new for new, old in zip(sizes, shape, strict=True)]
     if count == 3:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from flambeau import _core
 from flambeau.decompositions.composites import cast, composes, contiguous, reshape
 from flambeau.ops import aten
 from flambeau.ops.legacy.queries import broadcast_shapes
+from flambeau.runtime.symbolic import SymInt, has_symbols
 
 Tensor = Any
 
@@ -36,7 +38,9 @@ def _flatten(self: Tensor, start_dim: int, end_dim: int) -> Tensor:
     first, last = start_dim % self.ndim, end_dim % self.ndim
     if first == last:
         return NotImplemented
-    return reshape(self, (*self.shape[:first], -1, *self.shape[last + 1 :]))
+    inside = self.shape[first : last + 1]
+    extent = math.prod(inside) if has_symbols(inside) else -1
+    return reshape(self, (*self.shape[:first], extent, *self.shape[last + 1 :]))
 
 
 @composes("unflatten")
@@ -215,7 +219,7 @@ def _unsafe_chunk(self: Tensor, chunks: int, dim: int) -> Any:
 @composes("split")
 def _split(dim: int, **arguments: Any) -> Any:
     x, sizes = arguments.values()
-    if isinstance(sizes, int):
+    if isinstance(sizes, (int, SymInt)):
         return NotImplemented
     return aten.split_with_sizes(x, list(sizes), dim)
 

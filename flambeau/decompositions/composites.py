@@ -15,6 +15,7 @@ from flambeau import _core
 from flambeau.language.definition import Overload
 from flambeau.ops import aten
 from flambeau.ops.legacy.queries import broadcast_shapes
+from flambeau.runtime.symbolic import SymInt, has_symbols
 
 __all__ = ["TABLE", "composes", "composite_of"]
 
@@ -48,6 +49,29 @@ def composite_of(overload: Overload, inplace: bool = False) -> Composition | Non
         return TABLE[f"{name}_"]
     table = TABLE.get(name if home in ("torch", "method") else f"{home}.{name}")
     return overload.body if overload.options.composite else table
+
+
+# ------------------------------------------------------------------------------ creation
+CREATIONS = frozenset({"empty", "empty_like", "new_empty"})  # called as users call them
+
+
+@composes("empty empty_like new_empty")
+def _empty(
+    body: Composition, *args: Tensor, requires_grad: bool = False, **options: object
+) -> Tensor:
+    """A tensor that nobody wrote, by the inner operator of the body's name."""
+    options = {name: value for name, value in options.items() if value is not None}
+    if options.keys() - {"size", "dtype", "device", "memory_format"}:
+        return body(*args, requires_grad=requires_grad, **options)
+    if body.__name__ == "empty_like":
+        result = aten.empty_like(*args, **options)
+    else:
+        count = 0 if body.__name__ == "empty" else 1
+        sizes = options.pop("size", args[count:])
+        sizes = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
+        operator = aten.empty.memory_format if count == 0 else aten.new_empty.default
+        result = operator(*args[:count], list(sizes), **options)
+    return result.requires_grad_() if requires_grad else result
 
 
 # ------------------------------------------------------------------------------ products
@@ -134,12 +158,17 @@ def _outer(self: Tensor, vec2: Tensor) -> Tensor:
 
 
 # ------------------------------------------------------------------------------ layouts
+def _is_open(extent: object) -> bool:
+    """Whether a size is left to the others."""
+    return isinstance(extent, int) and extent == -1
+
+
 def viewable(x: Tensor, shape: Sequence[int]) -> bool:
     """Whether a tensor can be seen in another shape without a copy."""
     if not x.numel():
         return True
-    left = x.numel() // max(1, -math.prod(shape)) if -1 in shape else 1
-    new = [n if n != -1 else left for n in shape]
+    left = x.numel() // max(1, -math.prod(shape)) if any(map(_is_open, shape)) else 1
+    new = [left if _is_open(n) else n for n in shape]
     k, extent = len(new) - 1, 1
     old = list(zip(x.shape, x.stride(), strict=True))
     while old and old[-1][0] == 1:
@@ -160,9 +189,12 @@ def viewable(x: Tensor, shape: Sequence[int]) -> bool:
 
 def reshape(x: Tensor, shape: Sequence[int]) -> Tensor:
     """A view, else a view of a copy."""
-    shape = [shape] if isinstance(shape, int) else shape
+    shape = [shape] if isinstance(shape, (int, SymInt)) else shape
     if viewable(x, shape):
         return aten.view(x, tuple(shape))
+    if has_symbols(x.shape):
+        others = math.prod(n for n in shape if not _is_open(n))
+        shape = [x.numel() // others if _is_open(n) else n for n in shape]
     copy = aten.clone(x, memory_format=_core.contiguous_format)
     return aten._unsafe_view(copy, tuple(shape))
 

@@ -8,6 +8,7 @@ from flambeau.decompositions.composites import reshape
 from flambeau.decompositions.derivatives import Gradients, Recorded, gradient
 from flambeau.decompositions.inner import FLASH
 from flambeau.ops import aten
+from flambeau.runtime.symbolic import SymInt
 
 Tensor = Any
 
@@ -144,7 +145,7 @@ def _split(c: Recorded, grad: Tensor) -> Gradients:
     dim = c.dim % len(shape)
     named = ("split_sizes", "split_size", "split_size_or_sections")
     sizes = next(getattr(c, word) for word in named if hasattr(c, word))
-    if isinstance(sizes, int):
+    if isinstance(sizes, (int, SymInt)):
         count = len(c.grads)
         sizes = [min(sizes, shape[dim] - k * sizes) for k in range(count)]
     some = next(g for g in c.grads if g is not None)

@@ -27,6 +27,7 @@ class Inner:
     Attributes:
         schema: its signature.
         run: computes it from the arguments in order.
+        hosted: whether calls of the public operator of its name are calls of this one.
     """
 
     def __init__(self, text: str, run: Callable[..., Any]) -> None:
@@ -41,7 +42,7 @@ class Inner:
         self.tensors = [i for i, a in enumerate(self.arguments) if a.kind.startswith("Tensor")]
         self.mutates = any(a.mutated for a in self.arguments)
         self.random = False
-        self.shared = False
+        self.shared = self.hosted = False
         self.many = self.schema.returns_kind != "single"
 
     def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[int, list[Any], None]:
@@ -86,17 +87,20 @@ def bound(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str,
 TABLE: dict[str, Inner] = {}
 
 
-def inner(signature: str, shared: bool = False) -> Callable[[Callable[..., Any]], Inner]:
+def inner(
+    signature: str, shared: bool = False, hosted: bool = False
+) -> Callable[[Callable[..., Any]], Inner]:
     """Defines an inner operator from its signature.
 
     Args:
         signature: in the grammar of `language/schema.py`.
         shared: whether a public operator of that name, with these arguments, is the same.
+        hosted: see `Inner`.
     """
 
     def define(run: Callable[..., Any]) -> Inner:
         operator = Inner(signature, run)
-        operator.shared = shared
+        operator.shared, operator.hosted = shared, hosted
         TABLE[operator.__name__] = operator
         return operator
 
@@ -142,10 +146,26 @@ def _clone(self: Tensor, memory_format: Any) -> Tensor:
     return self.clone() if memory_format is None else self.clone(memory_format=memory_format)
 
 
-@inner("squeeze_(Tensor! self, int[]? dim=None) -> Tensor")
+@inner("squeeze_(Tensor! self, int[]? dim=None) -> Tensor", hosted=True)
 def _squeeze_(self: Tensor, dim: Any) -> Tensor:
     return _core.Tensor.squeeze_(self, *(() if dim is None else (dim,)))
 
+
+@inner("unsqueeze_(Tensor! self, int dim) -> Tensor", hosted=True)
+def _unsqueeze_(self: Tensor, dim: int) -> Tensor:
+    return _core.Tensor.unsqueeze_(self, dim)
+
+
+@inner("transpose_(Tensor! self, int dim0, int dim1) -> Tensor", hosted=True)
+def _transpose_(self: Tensor, dim0: int, dim1: int) -> Tensor:
+    return _core.Tensor.transpose_(self, dim0, dim1)
+
+
+inner(
+    "as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) "
+    "-> Tensor",
+    hosted=True,
+)(REGISTRY["as_strided_copy"].overloads[0].body)
 
 _CREATION = "dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=None"
 

@@ -259,8 +259,8 @@ def inputs_of(
 HOSTED = frozenset(
     "native_layer_norm native_group_norm native_batch_norm "
     "_native_batch_norm_legit native_dropout embedding embedding_bag grid_sampler_2d "
-    "grid_sampler_3d index_put_ fill_ zero_ normal_ uniform_ bernoulli_ detach unbind unsqueeze_ "
-    "transpose_ t_ masked_select equal allclose".split()
+    "grid_sampler_3d index_put_ fill_ zero_ normal_ uniform_ bernoulli_ detach unbind t_ "
+    "masked_select equal allclose".split()
 )
 # Operators for which a number counts as a tensor of no dimensions.
 WRAPPED_NUMBERS = frozenset({"add", "sub", "mul", "div"})

@@ -26,7 +26,7 @@ from flambeau.utils._pytree import tree_leaves
 
 Value = Any  # an argument or a result of an operator
 
-__all__ = ["CallProgram", "Result", "program_of_call"]
+__all__ = ["CallProgram", "Result", "described", "program_of_call"]
 
 _NUMBERS = (bool, int, float, complex)
 
@@ -91,7 +91,7 @@ def _describe(call: Call) -> Value:
     raise _DescribedError(call)
 
 
-def _described(program: Program, values: Sequence[Value]) -> Call:
+def described(program: Program, values: Sequence[Value]) -> Call:
     """The core's description of a call."""
     ops: dict[int, Value] = program.op.__dict__.setdefault("_describing", {})
     op = ops.get(program.number)
@@ -105,8 +105,8 @@ def _described(program: Program, values: Sequence[Value]) -> Call:
     with dispatch._disable_current_modes(), below(), _core.no_grad():
         try:
             op(*values)
-        except _DescribedError as described:
-            return described.call
+        except _DescribedError as error:
+            return error.call
     raise RuntimeError(
         f"[{program.op.__name__}] a call has no description\nhint: report this as an error"
     )
@@ -125,7 +125,7 @@ def program_of_call(
     program = program_of(op, number)
     if out is not None or program.host or not hasattr(program.build, "__self__"):
         return None
-    call = _described(program, values)
+    call = described(program, values)
     source = program.source
     with _core.no_grad():
         specification = source.specify(call)

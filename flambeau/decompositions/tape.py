@@ -124,8 +124,12 @@ class _Tracked(Function):
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
         """Gradients of the tensors, by the formula or by the program."""
         call, needed = ctx.call, ctx.needs_input_grad[1:]
+        mode = late("flambeau.utils._python_dispatch")._get_current_dispatch_mode()
         tensors = ctx.saved_tensors
         _show_detached(call, tensors)
+        if mode is not None:
+            tensors = [mode._restored(x) for x in tensors]
+            gradients = tuple([g if g is None else mode._restored(g) for g in gradients])
         saved = dict(zip(call.saved_names, tensors, strict=True))
         if all(grad is None for grad in gradients):
             return (None,) * (1 + len(needed))

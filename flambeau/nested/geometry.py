@@ -9,7 +9,7 @@ from typing import Any
 import flambeau as torch
 from flambeau.core.tensors import Tensor
 from flambeau.ir.lock import importing
-from flambeau.nested.ragged import SymInt, ragged_from_lengths
+from flambeau.nested.ragged import RaggedInt, ragged_from_lengths
 from flambeau.nested.tensor import JaggedTensor, NestedTensor, jagged, refuse
 
 
@@ -117,7 +117,7 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
 
 # ------------------------------------------------------------------------------ reshaping
 def _sizes(size: Sequence[Any]) -> list[Any]:
-    packed = len(size) == 1 and not isinstance(size[0], (int, SymInt))
+    packed = len(size) == 1 and not isinstance(size[0], (int, RaggedInt))
     return list(size[0] if packed else size)
 
 
@@ -132,7 +132,7 @@ def reshape(input: Tensor, *size: Any, _name: str = "reshape") -> Tensor:
     if not target or target[0] not in (shape[0], -1) or len(target) < 2:
         refuse(_name, f"cannot view shape {tuple(shape)} as {target}",
                "the batch stays the first dimension")  # fmt: skip
-    place = next((i for i, n in enumerate(target) if i and isinstance(n, SymInt)), None)
+    place = next((i for i, n in enumerate(target) if i and isinstance(n, RaggedInt)), None)
     if place is None:
         place = next((i for i, n in enumerate(target) if i and n == -1), None)
     elif target[place] != shape[r]:

@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import flambeau as torch
+from flambeau.runtime.symbolic import SymInt
 
 _numbers = itertools.count(1)
 
 
-class SymInt:
+class RaggedInt(SymInt):
     """The size of a ragged dimension: a name that equals itself in tensors that share offsets.
 
     It may stand in the sizes given to `view` or `expand`; as a number it has no value.
@@ -35,7 +36,7 @@ class SymInt:
         return self._name if self._factor == 1 else f"{self._factor}*{self._name}"
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, SymInt):
+        if not isinstance(other, RaggedInt):
             return False
         return self._name == other._name and self._factor == other._factor
 
@@ -45,7 +46,7 @@ class SymInt:
     def __mul__(self, other: Any) -> Any:
         if type(other) is not int:
             return NotImplemented
-        return SymInt(self._ragged, self._name, self._factor * other)
+        return RaggedInt(self._ragged, self._name, self._factor * other)
 
     __rmul__ = __mul__
 
@@ -125,9 +126,9 @@ class Ragged:
         self.name = f"j{next(_numbers)}"
 
     @property
-    def size(self) -> SymInt:
+    def size(self) -> RaggedInt:
         """The symbol of the ragged dimension."""
-        return SymInt(self, self.name)
+        return RaggedInt(self, self.name)
 
     @property
     def batch(self) -> int:

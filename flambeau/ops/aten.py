@@ -16,6 +16,7 @@ from flambeau.core import install
 from flambeau.core.install import hand_over, stands_in
 from flambeau.ir.lock import late, loaded
 from flambeau.language.definition import REGISTRY
+from flambeau.runtime.symbolic import SymFloat, SymInt, lowered, raised
 
 HOMES = ("ops.aten", "torch", "nn.functional", "linalg", "fft", "special")
 # Operators for which a number counts as a tensor of no dimensions.
@@ -183,6 +184,7 @@ def _sym_numel(self: Any) -> int:
 
 
 _GEOMETRY = {"sym_size": _sym_size, "sym_stride": _sym_stride, "sym_numel": _sym_numel}
+_GEOMETRY["sym_storage_offset"] = lambda self: self.storage_offset()
 
 
 def __getattr__(name: str) -> Packet:
@@ -272,7 +274,8 @@ def overload_named(name: str, arguments: Sequence[Any], values: Sequence[Any]) -
 def _chosen(packet: Packet, arguments: Sequence[Any], values: Sequence[Any]) -> Overload:
     schemas = packet._signatures()
     flags = {
-        a.name: isinstance(value, (bool, int, float, complex)) and "Scalar" in a.kind
+        a.name: isinstance(value, (bool, int, float, complex, SymInt, SymFloat))
+        and "Scalar" in a.kind
         for a, value in zip(arguments, values, strict=True)
         if not (a.default and _is_default(value, a.default[0]))
     }
@@ -298,8 +301,8 @@ def bound(
         args, kwargs: of the call.
     """
     function = func.overloadpacket._function
-    number, values, _ = function.bind(args, kwargs)
-    return function.overloads[number][0], values
+    number, values, _ = function.bind(lowered(args), lowered(kwargs))
+    return function.overloads[number][0], [raised(x) for x in values]
 
 
 def _fits(is_number: dict[str, bool], entries: Sequence[str], loose: bool) -> bool:

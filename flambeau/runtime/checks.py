@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau import _core
+from flambeau.runtime.symbolic import is_symbolic
 
 Message = Callable[[], str]
 
@@ -39,6 +40,8 @@ def _check_with(error_type: type[Exception], cond: Any, message: Message | None 
             "[_check] cond must be a bool, but got a Tensor.\n"
             "hint: for tensor conditions, use torch._check_tensor_all"
         )
+    if is_symbolic(cond):
+        cond = cond.node.shape_env.expect_true(cond.node.expr)
     if not isinstance(cond, bool):
         raise TypeError(f"[_check] cond must be a bool, but got {type(cond)}\nhint: bool(cond)")
     if not cond:

@@ -1,8 +1,4 @@
-"""`torch.sym_max` and its relatives: arithmetic of sizes, which are numbers here.
-
-PyTorch's functions also take symbols, whose arithmetic they record; a traced program's sizes are
-symbols of the compiler here, which Python never sees.
-"""
+"""`torch.sym_max` and its relatives: arithmetic of sizes, of numbers and of symbols."""
 
 from __future__ import annotations
 
@@ -13,6 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from flambeau import _core
+from flambeau.ir import size, size_program
+from flambeau.runtime.symbolic import apply, is_symbolic, rule_for
 
 __all__ = [
     "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum",
@@ -29,6 +27,8 @@ def _overridable(function: _Function) -> _Function:
     def asked(*args: Any) -> Any:
         if _core.has_torch_function(args):
             return _core.handle_torch_function(asked, args, args, {})
+        if any(map(is_symbolic, args)):
+            return apply(asked, *args)
         return function(*args)
 
     return asked  # type: ignore[return-value]
@@ -150,9 +150,7 @@ def sym_ite(b: bool, t: Any, f: Any) -> Any:
     return t if b else f
 
 
-class SymBool:
-    """A truth value that depends on sizes which vary; sizes here are integers or `SymInt`."""
-
-
-class SymFloat:
-    """A number that depends on sizes which vary; sizes here are integers or `SymInt`."""
+rule_for(sym_max, integers=size.maximum)
+rule_for(sym_min, integers=size.minimum)
+rule_for(sym_int, integers=lambda a: a)
+rule_for(sym_not, truths=size_program.not_)

@@ -17,10 +17,11 @@ from typing import Any
 from flambeau import _core
 from flambeau.autograd.transforms.programs import Program, program_of
 from flambeau.decompositions import inner, names, tape
-from flambeau.decompositions.composites import TABLE, composite_of
+from flambeau.decompositions.composites import CREATIONS, TABLE, composite_of
 from flambeau.ir.failure import failure
 from flambeau.ops import aten
 from flambeau.runtime import boundaries
+from flambeau.runtime.symbolic import SymInt, has_symbols, lowered, raised
 
 __all__ = [
     "BaseTorchDispatchMode",
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 Tensor = Any
+Value = Any  # an argument or a result of an operator
 
 
 class _Modes(threading.local):
@@ -80,6 +82,18 @@ class TorchDispatchMode:
 
     def _steps_aside(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether a call runs as it does without this mode, its own node of the tape included."""
+        return False
+
+    def _restored(self, tensor: Tensor) -> Tensor:
+        """The tensor that a backward reads again, as the object that it was."""
+        return tensor
+
+    def _detached(self, tensor: Tensor) -> Tensor:
+        """A new tensor of a program's data, as users get it."""
+        return tensor
+
+    def _replaces(self, target: Tensor, value: Tensor) -> bool:
+        """Makes a new value that of a tensor given as `out=`; False: it has to be copied."""
         return False
 
     def __enter__(self) -> Any:
@@ -211,7 +225,7 @@ def _call(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call of a native op: what the core does for plain tensors without modes."""
     if not isinstance(op, _core.Op):
         return _call_hosted(op, args, kwargs)
-    number, values, out = op.bind(args, kwargs)
+    number, values, out = bound(op, args, kwargs)
     program = program_of(op, number)
     func, _modes.chosen = _modes.chosen, None
     result = NotImplemented if func is not None else _composed(program, values)
@@ -225,17 +239,28 @@ def _call(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return result if out is None else _into(out, result)
 
 
+def bound(op: Value, args: tuple[Value, ...], kwargs: dict[str, Value]) -> tuple[int, Value, Value]:
+    """`op.bind` of arguments among which symbolic numbers may be."""
+    if not has_symbols(args) and not has_symbols(kwargs.values()):
+        number, values, out = op.bind(args, kwargs)
+        return number, values, out
+    number, values, out = op.bind(lowered(args), lowered(kwargs))
+    return number, tuple(map(raised, values)), out
+
+
 def _call_hosted(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call of an operator that is a Python function: what that calls comes here, too."""
     definition = aten.definition_of(function)
     body = definition.overloads[0].body
     operator = inner.TABLE.get(definition.name)
-    if operator is not None and operator.run is body:
+    if operator is not None and (operator.hosted or operator.run is body):
         return operator(*args, **kwargs)
     if _modes.by_programs is not None:
         return body(*args, **kwargs)
     compose = composite_of(definition.overloads[0])
     if compose is not None and compose not in _modes.composing:
+        if definition.name in CREATIONS:
+            return compose(body, *args, **kwargs)
         try:
             values = inner.bound(definition.overloads[0].schema, args, kwargs)
         except TypeError:
@@ -292,7 +317,8 @@ def _call_inner(op: Any, values: Sequence[Any]) -> Any:
 def _into(out: Any, result: Any) -> Any:
     targets = out if isinstance(out, (tuple, list)) else (out,)
     for target, value in zip(targets, _flat(result), strict=True):
-        target.copy_(value)
+        if not _modes.stack or not _modes.stack[-1]._replaces(target, value):
+            target.copy_(value)
     return out
 
 
@@ -323,7 +349,9 @@ def _arguments(
 
 def _listed(value: Any) -> Any:
     """An argument that is a list in PyTorch's schemas: of sizes, or of tensors."""
-    return [value] if isinstance(value, int) else list(value) if isinstance(value, tuple) else value
+    if isinstance(value, (int, SymInt)):
+        return [value]
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _same(value: Any, default: Any) -> bool:
@@ -403,7 +431,14 @@ def _item(tensor: Tensor) -> Any:
 
 def lifted(tensor: Tensor) -> Tensor:
     """A new tensor of a program's data, as dispatch modes give it."""
-    return _ask(aten.__getattr__("lift_fresh").default, (tensor,), {}) if _modes.stack else tensor
+    if not _modes.stack:
+        return tensor
+    return _modes.stack[-1]._detached(constant(tensor))
+
+
+def constant(tensor: Tensor) -> Tensor:
+    """A number of a program as a tensor, as dispatch modes give it."""
+    return _ask(aten.__getattr__("lift_fresh").default, (tensor,), {})
 
 
 def _make_wrapper_subclass(

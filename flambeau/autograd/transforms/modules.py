@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau.autograd.transforms.vmap import _operator
+from flambeau.ir.lock import late
 
 
 def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -58,15 +58,27 @@ def _stacked(name: str, tensors: Sequence[Any]) -> Any:
 def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
     """Return a function without writes in place, of the same results and effects on its arguments.
 
-    Programs are traced without writes anyhow: a write in place is a result that replaces its
-    operand. So the function itself is returned, under its own name.
+    A recorder inside of it, `make_fx` or a dispatch mode, sees no operator that writes: each
+    computes a new tensor, and arguments that the function writes get their values by `copy_` at the
+    end. Where nothing records, the function runs as it is.
 
     Args:
         func: any function of tensors.
-        remove: "mutations", or "mutations_and_views".
+        remove: "mutations", or "mutations_and_views": views are copies, too (`view_copy`).
 
     Raises:
-        RuntimeError: `remove` is something else.
+        RuntimeError: `remove` is something else, or a tensor is written that is no argument.
+        NotImplementedError: an argument is written whose memory another one shares, or an operator
+            that writes has no form without.
+
+    Example:
+        >>> from torch.fx.experimental.proxy_tensor import make_fx
+        >>> def f(x):
+        ...     x[0].mul_(2)
+        ...     return x + 1
+        >>> graph = make_fx(torch.func.functionalize(f))(torch.ones(2, 2)).graph
+        >>> [node.name for node in graph.nodes if node.op == "call_function"]
+        ['select', 'mul', 'select_scatter', 'select_1', 'add', 'copy_']
     """
     if remove not in ("mutations", "mutations_and_views"):
         raise RuntimeError(
@@ -75,11 +87,10 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
             "     remove='mutations_and_views': removes all aliasing operators too, replacing them "
             f"with non-aliasing variants.\nhint: got {remove!r}"
         )
-
-    @functools.wraps(func)
-    def functional(*args: Any, **kwargs: Any) -> Any:
-        return func(*args, **kwargs)
-
+    copies = remove == "mutations_and_views"
+    functional: Callable[..., Any] = late("flambeau._subclasses.functional_tensor").functionalized(
+        func, copies
+    )
     return functional
 
 

@@ -17,13 +17,18 @@ from typing import Any, NamedTuple
 import flambeau as torch
 from flambeau._subclasses import fake_calls
 from flambeau._subclasses.fake_tensor import FakeTensor
+from flambeau._subclasses.identities import Identities
+from flambeau._subclasses.symbolic_calls import snapshot
+from flambeau._subclasses.traced_tensor import TracedTensor
 from flambeau.autograd.transforms.wrappers import levels
 from flambeau.decompositions.tables import PENDING, Decomposition, hidden_decomposition, pending
 from flambeau.fx._symbolic_trace import Tracer
+from flambeau.fx.experimental._symbolic_nodes import SizeNodes
 from flambeau.fx.node import Node
 from flambeau.fx.passes.shape_prop import _extract_tensor_metadata
 from flambeau.fx.proxy import Proxy
 from flambeau.ir.failure import failure
+from flambeau.runtime.symbolic import is_symbolic
 from flambeau.utils import _pytree as pytree
 from flambeau.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
@@ -31,7 +36,6 @@ Value = Any  # of a recorded function: a tensor, a number, a container of them
 Function = Callable[..., Value]
 CONSTANT_ELEMENTS = 1  # of a tensor whose value is followed, so that `item` of it is a number
 _READS = ("aten._local_scalar_dense.default", "aten.equal.default", "aten.is_nonzero.default")
-_PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)  # and no types of the user's
 _LIFTS = ("aten.lift_fresh.default", "aten.lift_fresh_copy.default")
 
 
@@ -99,60 +103,16 @@ class Tracked(NamedTuple):
     constant: Value = None
 
 
-class Tracking:
-    """The nodes of tensors.
-
-    A tensor that a backward reads again is another object of the same memory. Its node is the
-    newest of that memory.
-    """
-
-    def __init__(self) -> None:
-        self._by_object: dict[int, Tracked] = {}
-        self._by_memory: dict[tuple[Value, ...], Tracked] = {}
-        self._changes: list[tuple[dict[Value, Tracked], Value, Tracked | None]] = []
+class Tracking(Identities[Tracked]):
+    """The nodes of tensors."""
 
     def add(self, tensor: Value, proxy: Proxy, constant: Value = None) -> None:
         """Lets a tensor stand for a node from now on."""
-        entry = Tracked(tensor, proxy, constant)
-        self._set(self._by_object, id(tensor), entry)
-        memory = _memory_of(tensor)
-        if memory is not None:
-            self._set(self._by_memory, memory, entry)
-
-    def _set(self, entries: dict[Value, Tracked], key: Value, entry: Tracked) -> None:
-        self._changes.append((entries, key, entries.get(key)))
-        entries[key] = entry
-
-    def mark(self) -> int:
-        """The number of changes so far, for `forget`."""
-        return len(self._changes)
+        self.set(tensor, Tracked(tensor, proxy, constant))
 
     def forget(self, nodes: set[Node], mark: int) -> None:
         """Tensors of erased nodes get the nodes that they had at a mark."""
-        for entries, key, before in reversed(self._changes[mark:]):
-            entry = entries.get(key)
-            if entry is None or entry.proxy.node not in nodes:
-                continue
-            if before is None:
-                del entries[key]
-            else:
-                entries[key] = before
-
-    def find(self, tensor: Value) -> Tracked | None:
-        """The node of a tensor, if any."""
-        entry = self._by_object.get(id(tensor))
-        if entry is None:
-            memory = _memory_of(tensor)
-            entry = None if memory is None else self._by_memory.get(memory)
-        return entry
-
-
-def _memory_of(tensor: Value) -> tuple[Value, ...] | None:
-    """Identity of what a tensor shows; None: its memory is not one storage's."""
-    if type(tensor) not in _PLAIN or tensor.layout != torch.strided:
-        return None
-    storage = tensor.untyped_storage()._cdata
-    return storage, tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype
+        self.revert(mark, lambda entry: entry.proxy.node in nodes)
 
 
 class OperatorMode(TorchDispatchMode):
@@ -172,6 +132,7 @@ class OperatorMode(TorchDispatchMode):
         self.table = table
         self.fakes = fakes
         self.tracking = Tracking()
+        self.sizes = SizeNodes(tracer, self._node_of)
         self._replacing: list[Value] = []
 
     def __torch_dispatch__(
@@ -224,6 +185,8 @@ class OperatorMode(TorchDispatchMode):
 
     def _read(self, func: Value, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
         """A value of data; allowed where it depends on no input."""
+        if self._is_unknown(func, args):
+            return self._number(func, args)
 
         def constant(x: Value) -> Value:
             entry = self.tracking.find(x) if isinstance(x, torch.Tensor) else None
@@ -234,6 +197,49 @@ class OperatorMode(TorchDispatchMode):
             return x if entry is None else entry.constant
 
         return func(*pytree.tree_map(constant, args), **pytree.tree_map(constant, kwargs))
+
+    def _is_unknown(self, func: Value, args: tuple[Value, ...]) -> bool:
+        """Whether a number of data is read that becomes a symbol."""
+        if self.shape_env is None or func.overloadpacket.__name__ != "_local_scalar_dense":
+            return False
+        entry = self.tracking.find(args[0])
+        return entry is not None and entry.constant is None
+
+    def _number(self, func: Value, args: tuple[Value, ...]) -> Value:
+        """A symbol for the only element of a tensor."""
+        env, dtype = self.shape_env, args[0].dtype
+        if dtype.is_complex:
+            problem = "a complex number of data is read"
+            raise failure(NotImplementedError, "make_fx", problem, "view_as_real, then item()")
+        if dtype.is_floating_point:
+            number = env.create_unbacked_symfloat()
+        elif dtype == torch.bool:
+            number = env.create_unbacked_symbool()
+        else:
+            number = env.create_unbacked_symint()
+        proxies = tuple(self.tracking.find(x).proxy for x in args)
+        name = self.tracer.graph._target_to_str(func.overloadpacket.__name__)
+        proxy = self.tracer.create_proxy("call_function", func, proxies, {}, name=name)
+        self.sizes.leaf(number, proxy)
+        return number
+
+    def _node_of(self, tensor: Value) -> Proxy:
+        """The node of a tensor whose sizes are read."""
+        entry = self.tracking.find(tensor)
+        if entry is None:
+            raise RuntimeError(
+                "[make_fx] a size is read of a tensor that the graph does not have\n"
+                "hint: make the tensor an input"
+            )
+        return entry.proxy
+
+    @property
+    def shape_env(self) -> Value:
+        """The environment of symbolic sizes, if any."""
+        return None if self.fakes is None else self.fakes.shape_env
+
+    def _restored(self, tensor: Value) -> Value:
+        return tensor if self.shape_env is None else self.tracking.original(tensor)
 
     def _recorded(
         self, func: Value, args: tuple[Value, ...], kwargs: dict[str, Value], shown: Value = None
@@ -249,7 +255,12 @@ class OperatorMode(TorchDispatchMode):
         entries = {id(x): self.tracking.find(x) for x in operands}
         nodes = {id(x): self._proxy_of(x, entries[id(x)]) for x in operands}
         nodes = {key: proxy for key, proxy in nodes.items() if proxy is not None}
-        proxies, named = pytree.tree_map(lambda x: nodes.get(id(x), x), (args, kwargs))
+
+        def node_of(value: Value) -> Value:
+            value = nodes.get(id(value), value)
+            return self.sizes.proxy(value) if is_symbolic(value) else value
+
+        proxies, named = pytree.tree_map(node_of, (args, kwargs))
         target = shown or func
         name = self.tracer.graph._target_to_str(target.overloadpacket.__name__)
         proxy = self.tracer.create_proxy("call_function", target, proxies, named, name=name)
@@ -277,7 +288,11 @@ class OperatorMode(TorchDispatchMode):
         if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
             return value
         entry = self.tracking.find(value)  # what a backward reads again has lost its type
-        return self.fakes.from_tensor(value) if entry is None else entry.tensor
+        return self._constant_fake(value) if entry is None else entry.tensor
+
+    def _constant_fake(self, tensor: Value) -> Value:
+        """A tensor without data in place of one of the program, whose sizes are numbers."""
+        return self.fakes.from_tensor(tensor, static_shapes=True)
 
     def _lifted(self, tensor: Value) -> Value:
         """A tensor of the program's own data: an attribute, of which each run gets a copy."""
@@ -287,8 +302,8 @@ class OperatorMode(TorchDispatchMode):
         proxy = self.tracer.create_proxy(
             "call_function", func, (constant,), {}, name="lift_fresh_copy"
         )
-        result = tensor if self.fakes is None else self.fakes.from_tensor(tensor)
-        self._track(result, proxy, constant if tensor.numel() <= CONSTANT_ELEMENTS else None)
+        result = tensor if self.fakes is None else self._constant_fake(tensor)
+        self._track(result, proxy, constant if _is_small(tensor) else None)
         return result
 
     def _constant(
@@ -296,7 +311,7 @@ class OperatorMode(TorchDispatchMode):
     ) -> Value:
         """The value of a small result that follows from constants alone."""
         constants = [None if entry is None else entry.constant for entry in entries.values()]
-        plain = isinstance(result, torch.Tensor) and result.numel() <= CONSTANT_ELEMENTS
+        plain = isinstance(result, torch.Tensor) and _is_small(result)
         if not plain or not constants or any(value is None for value in constants):
             return None
         if any(result is entry.tensor for entry in entries.values()):
@@ -311,6 +326,7 @@ class OperatorMode(TorchDispatchMode):
         if isinstance(result, torch.Tensor):
             proxy.node.meta.update(_described(result))
             self.tracking.add(result, proxy, constant)
+            self.sizes.tensor(result, proxy)
         elif isinstance(result, (tuple, list)):
             proxy.node.meta["val"] = tuple(map(_value, result))
             for number, item in enumerate(result):
@@ -329,6 +345,12 @@ class OperatorMode(TorchDispatchMode):
                 self.tracking.add(target, proxy)
 
 
+def _is_small(tensor: Value) -> bool:
+    """Whether the value of a tensor is followed."""
+    numel = tensor.numel()
+    return isinstance(numel, int) and numel <= CONSTANT_ELEMENTS
+
+
 def _is_tensor(x: Value) -> bool:
     return isinstance(x, torch.Tensor)
 
@@ -341,6 +363,8 @@ def _writes(func: Value) -> bool:
 
 def _value(x: Value) -> Value:
     """A tensor without data that has another's geometry; other values as they are."""
+    if isinstance(x, TracedTensor) and x.geometry is not None:
+        return snapshot(x)
     if not isinstance(x, torch.Tensor) or type(x) not in (torch.Tensor, torch.nn.Parameter):
         return x
     if x.layout != torch.strided:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
 import flambeau as torch
-from flambeau._subclasses.fake_tensor import FakeTensorMode
+from flambeau._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from flambeau.fx import Graph, GraphModule, Tracer
 from flambeau.fx._symbolic_trace import PH
 from flambeau.fx.experimental._operator_trace import (
@@ -19,9 +19,10 @@ from flambeau.fx.experimental._operator_trace import (
     Value,
     with_named_parameters,
 )
+from flambeau.fx.experimental._shape_env import ShapeEnv
 from flambeau.fx.interpreter import Interpreter
 from flambeau.ir.failure import failure
-from flambeau.nested.ragged import SymInt
+from flambeau.runtime.symbolic import SymBool, SymFloat, SymInt, is_symbolic
 from flambeau.utils import _pytree as pytree
 
 __all__ = [
@@ -38,7 +39,7 @@ __all__ = [
     "selective_decompose",
 ]
 
-py_sym_types = (SymInt,)
+py_sym_types = (SymInt, SymFloat, SymBool)
 
 
 def _refuse(op: str) -> NoReturn:
@@ -67,7 +68,10 @@ def make_fx(
     Args:
         f: the function or module.
         decomposition_table: per overload a function of other operators that replaces it.
-        tracing_mode: "real" runs on the arguments, "fake" on tensors of their shapes without data.
+        tracing_mode: "real" runs on the arguments, "fake" on tensors of their shapes without data,
+            "symbolic" on such whose sizes are symbols (`torch.SymInt`): the graph holds for other
+            sizes that satisfy the guards of its `shape_env`. There, integers among the arguments
+            are symbols, too.
         pre_dispatch: in PyTorch, whether operators are recorded before autograd.
         record_module_stack: in PyTorch, whether modules are remembered.
         options: further ones of PyTorch, without effect.
@@ -77,8 +81,9 @@ def make_fx(
 
     Raises:
         ValueError: an unknown mode.
-        NotImplementedError: "symbolic" or `pre_dispatch`.
-        RuntimeError: when *f* reads a value of its inputs' data.
+        NotImplementedError: `pre_dispatch`.
+        RuntimeError: when *f* reads a value of its inputs' data; with symbols, when it branches on
+            one.
 
     Example:
         >>> from torch.fx.experimental.proxy_tensor import make_fx
@@ -89,15 +94,14 @@ def make_fx(
     if tracing_mode not in ("real", "fake", "symbolic"):
         problem = f"tracing_mode is {tracing_mode!r}"
         raise failure(ValueError, "make_fx", problem, 'one of "real", "fake", "symbolic"')
-    if tracing_mode == "symbolic" or pre_dispatch:
-        problem = "sizes are numbers here" if not pre_dispatch else "pre_dispatch is not recorded"
-        hint = 'tracing_mode="real" or "fake", one graph per set of sizes'
+    if pre_dispatch:
+        problem, hint = "pre_dispatch is not recorded", "record the operators below gradients"
         raise failure(NotImplementedError, "make_fx", problem, hint)
 
     @functools.wraps(f)
     def wrapped(*args: Any) -> GraphModule:
         table = {} if decomposition_table is None else decomposition_table
-        return _Recording(f, table, tracing_mode == "fake").run(args)
+        return _Recording(f, table, tracing_mode).run(args)
 
     return wrapped
 
@@ -105,27 +109,40 @@ def make_fx(
 class _Recording:
     """One run of a function that is recorded."""
 
-    def __init__(self, function: Value, table: Mapping[Value, Function], fake: bool) -> None:
+    def __init__(self, function: Value, table: Mapping[Value, Function], tracing: str) -> None:
         self.function = function
-        self.fakes = FakeTensorMode(allow_non_fake_inputs=True) if fake else None
+        self.shape_env = ShapeEnv() if tracing == "symbolic" else None
+        self.fakes = None
+        if tracing != "real":
+            self.fakes = FakeTensorMode(allow_non_fake_inputs=True, shape_env=self.shape_env)
         self.tracer = OperatorTracer()
         self.mode = OperatorMode(self.tracer, table, self.fakes)
 
     def run(self, args: tuple[Value, ...]) -> GraphModule:
         """The module of what the function did with these arguments."""
         named = with_named_parameters(self._body, self.function, len(args))
-        self.args = pytree.tree_map(self._input, args)
+        leaves, spec = pytree.tree_flatten(args)
+        inputs = [self._input(value, number) for number, value in enumerate(leaves)]
+        self.args = pytree.tree_unflatten(inputs, spec)
         holes = pytree.tree_map(lambda _: PH, args)
         graph = self.tracer.trace(named, holes)
+        self.mode.sizes.drop_unused()
         name = self.function.__class__.__name__
         if isinstance(self.function, types.FunctionType):
             name = self.function.__name__
-        return GraphModule(self.tracer.root, graph, name)
+        module = GraphModule(self.tracer.root, graph, name)
+        module.shape_env = self.shape_env
+        return module
 
-    def _input(self, value: Value) -> Value:
+    def _input(self, value: Value, number: int) -> Value:
+        if type(value) is int and self.shape_env is not None:
+            symbol = self.shape_env.create_symbol(value, f"input{number}")
+            return self.shape_env.create_symintnode(symbol)
         if self.fakes is None or not isinstance(value, torch.Tensor):
             return value
-        return self.fakes.from_tensor(value)
+        if isinstance(value, FakeTensor) and value.fake_mode is self.fakes:
+            return value
+        return self.fakes.from_tensor(value, source=f"input{number}")
 
     def _body(self, *proxies: Value) -> Value:
         """Runs the function, each tensor of its arguments standing for a placeholder."""
@@ -133,16 +150,23 @@ class _Recording:
         for value, proxy in zip(leaves, pytree.tree_leaves(proxies), strict=True):
             if isinstance(value, torch.Tensor):
                 self.mode._track(value, proxy)
+            elif is_symbolic(value):
+                self.mode.sizes.leaf(value, proxy)
             else:
                 proxy.node.meta["val"] = value
         with contextlib.ExitStack() as stack:
             if self.fakes is not None:  # which would answer before an operator comes here
                 stack.enter_context(torch._C.DisableTorchFunctionSubclass())
             stack.enter_context(self.mode)
+            if self.shape_env is not None:
+                self.shape_env.recorder = self.mode.sizes
+                stack.callback(setattr, self.shape_env, "recorder", None)
             results = self.function(*self.args)
         return pytree.tree_map(self._result, results)
 
     def _result(self, value: Value) -> Value:
+        if is_symbolic(value):
+            return self.mode.sizes.proxy(value)
         entry = self.mode.tracking.find(value) if isinstance(value, torch.Tensor) else None
         return value if entry is None else entry.proxy
 
@@ -207,7 +231,7 @@ def get_proxy_mode() -> None:
 
 
 def handle_sym_dispatch(func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Calls a function of sizes, which are numbers."""
+    """Calls a function of sizes, which becomes a node where a node reads its result."""
     return func(*args, **kwargs)
 
 
@@ -229,5 +253,5 @@ def disable_proxy_modes_tracing() -> contextlib.AbstractContextManager[None]:
 
 
 def is_sym_node(node: Any) -> bool:
-    """Whether a node's value is a symbolic size."""
-    return isinstance(getattr(node, "meta", {}).get("val"), SymInt)
+    """Whether a node's value is a symbolic number."""
+    return isinstance(getattr(node, "meta", {}).get("val"), py_sym_types)

@@ -1,4 +1,4 @@
-"""Names of the operations on symbolic sizes, which are numbers here."""
+"""Names of the operations on symbolic sizes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from flambeau.nested.ragged import SymInt
 from flambeau.runtime import symbols
+from flambeau.runtime.symbolic import SymNode
 
 __all__ = ["DynamicInt", "SymNode", "magic_methods", "method_to_operator"]
 
@@ -28,9 +28,6 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 magic_methods: dict[str, Callable[..., Any]] = dict(_OPERATIONS)
-
-SymNode = SymInt
-"""The node of a symbolic size: the ragged size of nested tensors is the only one."""
 
 
 def method_to_operator(method: str) -> Callable[..., Any]:
