@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import flambeau as torch
-from flambeau._subclasses.fake_tensor import FakeTensor
 from flambeau._subclasses.functional_storage import View
 from flambeau._subclasses.functional_tensor import FunctionalTensorMode
 from flambeau.fx import GraphModule
@@ -265,8 +264,7 @@ def _caller(function: Function) -> Callable[[Sequence[Value]], Value]:
 
 def _recorded(function: Value, args: Sequence[Value], table: Value) -> GraphModule:
     """The graph of a function; its inputs and outputs are those of its containers, flat."""
-    fake = any(isinstance(x, FakeTensor) for x in pytree.tree_leaves(args))
-    module = make_fx(function, table, "fake" if fake else "real")(*args)
+    module = make_fx(function, decomposition_table=table)(*args)
     module.graph.set_codegen(CodeGen())
     module.recompile()
     return module
