@@ -23,11 +23,12 @@ from flambeau.driver import calls
 from flambeau.driver.planner import Budget, Program, conditions, plan_of
 from flambeau.driver.tracer import Tracer, traced_until_settled
 from flambeau.ir.lock import importing
-from flambeau.ir.node import ITEM_SIZE, Graph, GraphOutput, Node, topological
-from flambeau.ir.size import Size, SizeExpr, estimate, mul, prod, substitute, symbol
+from flambeau.ir.node import Graph, GraphOutput, Node, topological
+from flambeau.ir.size import Size, SizeExpr, estimate, prod, substitute, symbol
 from flambeau.ir.size_program import Condition, Truth, eq
 from flambeau.language.layout import contiguous_strides
 from flambeau.prims.record import record_of
+from flambeau.runtime import logs
 
 if TYPE_CHECKING:
     from flambeau.driver.specify import Specification
@@ -67,12 +68,14 @@ class StreamReport:
     """Figures of one compiled stream, for `explain`.
 
     Attributes:
-        records: ops recorded.
+        externals: the tensors that it reads.
+        records: the calls that were recorded, without those of a backward.
         numbers: the values of its symbols.
         plan: its Plan.
     """
 
-    records: int
+    externals: Sequence[ExternalTensor]
+    records: Sequence[OpRecord]
     numbers: list[int]
     plan: Any
 
@@ -81,15 +84,6 @@ class StreamReport:
         """The stream as one program."""
         graph: Graph = self.plan.graph()
         return graph
-
-    @property
-    def bytes_moved(self) -> int:
-        """Bytes of the program's inputs and outputs: what a perfect fusion would move."""
-        graph = self.graph
-        hints = dict(zip(graph.symbols, self.numbers, strict=True))
-        leaves = (*graph.inputs, *(output.node for output in graph.outputs))
-        sizes = [mul(prod(x.shape), ITEM_SIZE[x.dtype]) for x in leaves if x is not None]
-        return sum(estimate(size, hints, 0) for size in sizes)
 
     @property
     def launches(self) -> int:
@@ -452,8 +446,13 @@ def plan_of_stream(
     numbers = numbers_of(tensors, own)
     plan = plan_of(Program(specify_anew, numbers, history, name, recorded.tuned))
     history.hints = [*history.hints, numbers][-_MAX_HINTS:]
+    if logs.active():
+        with importing:
+            from flambeau.capture import region_logs
+
+        region_logs.program(recorded, records, plan, numbers)
     for watcher in _watchers:
-        watcher.append(StreamReport(records, numbers, plan))
+        watcher.append(StreamReport(tensors, own, numbers, plan))
     return plan
 
 

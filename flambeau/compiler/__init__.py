@@ -14,6 +14,7 @@ _PUBLIC = {
         "compile disable explain is_compiling reset".split(), "flambeau.capture.regions"
     ),
     "find_nan": "flambeau.compiler.nan_origin",
+    "report": "flambeau.capture.report",
     "stages": "flambeau.capture.stages",
     "step": "flambeau.compiler.stepping",
     "wait": "flambeau.compiler.tiers",

@@ -1,0 +1,84 @@
+"""What `TORCH_LOGS` shows of one compiled program of a region: a text for each artifact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from flambeau.compiler.schedule import order_text
+from flambeau.compiler.schedule import cluster
+from flambeau.ir.node import Graph
+from flambeau.ir.printer import print_graph
+from flambeau.ir.schedule_grammar import COPY
+from flambeau.runtime import logs
+
+if TYPE_CHECKING:
+    from flambeau.compiler.pipeline import State
+
+# Names of the programs of regions: their streams, and the backward of such a stream. All others
+# are operators of eager mode.
+FORWARD, BACKWARD = "stream", "CompiledFunctionBackward"
+# Reasons for two kernels that another program might avoid.
+_AVOIDABLE = frozenset(
+    (cluster.VALUES, cluster.MEMORY, cluster.BETWEEN, cluster.DOMAINS, cluster.SCANS,
+     cluster.REDUCTIONS, cluster.ACROSS, cluster.CROWDED, cluster.FEW_COMMON)
+)  # fmt: skip
+
+Texts = Mapping[str, Callable[[], str]]
+
+
+def title(graph: Graph) -> str:
+    """What a program is, for people: "inference graph", "forward graph", "backward graph"."""
+    if graph.name == BACKWARD:
+        return "backward graph"
+    return "forward graph" if len(graph.outputs) > graph.visible else "inference graph"
+
+
+def show(
+    state: State, traced: Graph, c_texts: Callable[[], list[str]], stored: Callable[[], str]
+) -> None:
+    """Logs the artifacts of a program that has just been compiled.
+
+    Args:
+        state: the results of all stages.
+        traced: the program before they ran.
+        c_texts: gives the C of each of its kernels.
+        stored: writes it to a file, and gives the name.
+    """
+    if traced.name not in (FORWARD, BACKWARD):
+        return
+    head = title(traced)
+    texts: dict[str, Callable[[], str]] = {
+        "pre_grad_graphs": lambda: print_graph(traced),
+        "aot_graphs": lambda: print_graph(traced),
+        "post_grad_graphs": lambda: print_graph(state.graph),
+        "ir_pre_fusion": lambda: state.prepared.text(),
+        "ir_post_fusion": lambda: order_text(state.clusters),
+        "fusion": lambda: state.clustering.text(),
+        "schedule": lambda: state.schedule.text(),
+        "output_code": lambda: "\n".join([stored(), *c_texts()]),
+    }
+    if traced.name == FORWARD:
+        texts["graph_code"] = lambda: print_graph(traced)
+    for name, make in texts.items():
+        if logs.on(name):
+            logs.emit(name, f"{head}\n{make()}")
+    if logs.on("kernel_code"):
+        for text in c_texts():
+            logs.emit("kernel_code", text)
+    if logs.on("perf_hints"):
+        for hint in hints(state):
+            logs.emit("perf_hints", f"{head}: {hint}")
+
+
+def hints(state: State) -> Iterator[str]:
+    """What a program loses time by: operands that are copied, kernels that could be one."""
+    for value, users in state.analysis.users.items():
+        if COPY.matches(value) and not value.attribute("alone"):
+            ops = ", ".join(dict.fromkeys(user.op for user in users)) or "a result"
+            operand = value.inputs[0]
+            shape = ", ".join(map(str, operand.shape))
+            yield f"{operand.op} {operand.dtype}[{shape}] is copied to memory of its own for {ops}"
+    for line, reason in state.clustering.separations():
+        if reason in _AVOIDABLE:
+            yield line
