@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from flambeau import prims
 from flambeau._core import OpRecord, RecordedBackward, RecordedStream
 from flambeau.capture import stream
+from flambeau.compiler import debug
 from flambeau.driver.tracer import traced_until_settled
 from flambeau.ir.lock import importing
 from flambeau.ir.node import Graph, GraphOutput, Node
@@ -30,7 +31,6 @@ from flambeau.runtime import logs
 if TYPE_CHECKING:
     from flambeau.driver.specify import Specification
 
-NAME = "CompiledFunctionBackward"
 _PLACEHOLDER = 1 << 30  # slots of the results' gradients until the backward Graph numbers its own
 _NUMBERS = {0: "i64", 1: "f64", 2: "bool"}
 
@@ -167,8 +167,8 @@ def _programs(trace: JointTrace, gradients: Gradients, recorded: RecordedStream)
         sources += [Source("register", forward.symbols.index(name)) for name in symbols]
         sources += [Source("scalar", slot) for slot in numbers]
         gradient = BackwardSpec(
-            name=NAME,
-            op=NAME,
+            name=debug.BACKWARD,
+            op=debug.BACKWARD,
             signature=signature_of(backward),
             targets=targets,
             edges=gradients.edges,

@@ -114,42 +114,41 @@ def _show(region: Region, program: _Program, before: Sequence[_Program]) -> None
 # ------------------------------------------------------------------------------- reasons
 
 
-def reasons(program: _Program, before: _Program, region: Region) -> Iterator[str]:
+def reasons(program: _Program, before: _Program, region: Region) -> list[str]:
     """What a program has that an earlier one had not; at least one line."""
-    different = False
-    for line in _differences(program, before, region):
-        different = True
-        yield line
-    if not different:
-        yield "other results are still referenced" if program.live != before.live else "its sizes"
-
-
-def _differences(program: _Program, before: _Program, region: Region) -> Iterator[str]:
     names = [_name(x.tensor, k, region) for k, x in enumerate(program.externals)]
-    for name, new, old in zip(names, program.externals, before.externals):
-        yield from _tensor_differences(name, new.tensor, old.tensor)
+    tensors = [
+        (name, new.tensor, old.tensor)
+        for name, new, old in zip(names, program.externals, before.externals)
+    ]
+    lines = [line for each in tensors for line in _class_differences(*each)]
+    lines += _operator_differences(program.records, before.records)
     if len(program.externals) != len(before.externals):
         counts = f"expected {len(before.externals)}, actual {len(program.externals)}"
-        yield f"number of tensors that are read. {counts}"
-    yield from _operator_differences(program.records, before.records)
-    yield from _failed_guards(program, before)
+        lines.append(f"number of tensors that are read. {counts}")
+    if not lines:  # sizes are symbols: they only matter in programs that are equal otherwise
+        lines = [line for each in tensors for line in _size_differences(*each)]
+        lines += _failed_guards(program, before)
+    return lines or ["other results are still referenced"]
 
 
-def _tensor_differences(name: str, new: TensorArgument, old: TensorArgument) -> Iterator[str]:
+def _class_differences(name: str, new: TensorArgument, old: TensorArgument) -> Iterator[str]:
     if new.dtype != old.dtype:
         yield f"tensor {name} dtype mismatch. expected {_dtype(old)}, actual {_dtype(new)}"
     if new.requires_grad != old.requires_grad:
-        expected, actual = f"requires_grad={old.requires_grad}", new.requires_grad
-        yield f"tensor {name} requires_grad mismatch. expected {expected}, actual {actual}"
+        mismatch = f"expected requires_grad={old.requires_grad}, actual {new.requires_grad}"
+        yield f"tensor {name} requires_grad mismatch. {mismatch}"
     if len(new.sizes) != len(old.sizes):
         ranks = f"expected {len(old.sizes)}, actual {len(new.sizes)}"
         yield f"tensor {name} rank mismatch. {ranks}"
-        return
+
+
+def _size_differences(name: str, new: TensorArgument, old: TensorArgument) -> Iterator[str]:
     pairs = {"size": (new.sizes, old.sizes), "stride": (new.strides, old.strides)}
     for what, (present, former) in pairs.items():
-        for index, (actual, expected) in enumerate(zip(present, former, strict=True)):
-            if actual != expected:
-                mismatch = f"expected {expected}, actual {actual}"
+        for index, values in enumerate(zip(former, present, strict=True)):
+            if values[0] != values[1]:
+                mismatch = f"expected {values[0]}, actual {values[1]}"
                 yield f"tensor {name} {what} mismatch at index {index}. {mismatch}"
 
 

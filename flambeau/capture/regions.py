@@ -60,7 +60,8 @@ class Explanation:
         kernels: launches of those Plans.
         different_kernels: how many kernels they are: equal layers share theirs.
         graphs: their graphs.
-        bytes_moved: bytes that those launches read and write.
+        bytes_moved: bytes that those launches read and write; those that pack operands do not count,
+            because their results are cached.
         bytes_least: bytes that the programs move at least: inputs are read and results are written
             once.
         bytes_eager: bytes that the recorded operators move at least if each runs alone, as in eager

@@ -92,9 +92,7 @@ class Row(NamedTuple):
     tier: str
 
 
-def report(
-    function: Callable[..., Any], *args: Any, path: str | None = None, **kwargs: Any
-) -> str:
+def report(function: Callable[..., Any], *args: Any, path: str | None = None, **kwargs: Any) -> str:
     """Writes a page about how a function is compiled and how it runs.
 
     The function is called about a dozen times. Known streams are forgotten first, as by
@@ -247,9 +245,7 @@ def _page(
     ]
     return frame.substitute(
         title=_escaped(name),
-        machine=_escaped(
-            f"{machine.processor()}, {threads}; a copy of memory runs at {times}"
-        ),
+        machine=_escaped(f"{machine.processor()}, {threads}; a copy of memory runs at {times}"),
         summary=_escaped(_summary(explanation, total)),
         overview=roofline.figure([row for each in rows for row in each], speed),
         programs="\n".join(parts),

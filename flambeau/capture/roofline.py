@@ -58,9 +58,9 @@ def _y(power: float, bottom: float, top: float) -> float:
 def _frame(bottom: float, top: float) -> str:
     low, high = HEIGHT - MARGIN, MARGIN
     parts = [f'<path class="frame" d="M{MARGIN} {high}V{low}H{WIDTH - MARGIN}"/>']
-    for power in range(int(LEFT), int(RIGHT) + 1, 2):
-        label = f"{2.0**power:g}" if power >= 0 else f"1/{2**-power}"
-        place = f'x="{_x(power):.0f}" y="{low + 16}" text-anchor="middle"'
+    for exponent in range(int(LEFT), int(RIGHT) + 1, 2):
+        label = f"{2**exponent}" if exponent >= 0 else f"1/{2**-exponent}"
+        place = f'x="{_x(exponent):.0f}" y="{low + 16}" text-anchor="middle"'
         parts.append(f"<text {place}>{label}</text>")
     for power in (bottom + 1, top - 1):
         height = _y(power, bottom, top)

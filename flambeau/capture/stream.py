@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
 from flambeau._core import ExternalTensor, LiveValue, OpRecord, RecordedStream
-from flambeau.compiler import stored, tiers
+from flambeau.compiler import debug, stored, tiers
 from flambeau.driver import calls
 from flambeau.driver.planner import Budget, Program, conditions, plan_of
 from flambeau.driver.tracer import Tracer, traced_until_settled
@@ -523,7 +523,7 @@ def graph_of(trace: StreamTrace, live: Sequence[LiveValue]) -> Graph:
         visible=len(outputs),
         guards=(*trace.guards, *trace.environment.guards),
         generators=trace.generators,
-        name="stream",
+        name=debug.FORWARD,
     )
 
 

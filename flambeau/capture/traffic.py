@@ -66,8 +66,9 @@ class ProgramTraffic(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Bytes that the launches move together."""
-        return sum(launch.moved for launch in self.launches)
+        """Bytes that the launches move together, without those that pack an operand: the result is
+        cached while the operand stays as it is."""
+        return sum(launch.moved for launch in self.launches if not launch.packs)
 
 
 def of_report(report: StreamReport) -> ProgramTraffic:
@@ -78,10 +79,9 @@ def of_report(report: StreamReport) -> ProgramTraffic:
     if plan.execution is not None:
         launches = traffic_of(plan.spec, plan.execution, tensors, report.numbers)
     least = least_bytes(graph, dict(zip(graph.symbols, report.numbers, strict=True)))
-    moved = sum(launch.moved for launch in launches)
+    moved = ProgramTraffic(launches, least, eager_bytes(report.externals, report.records))
     # A program may write a part of a result whose other elements are there already.
-    least = min(least, moved) if launches else least
-    return ProgramTraffic(launches, least, eager_bytes(report.externals, report.records))
+    return moved._replace(least=min(least, moved.bytes)) if launches else moved
 
 
 # ------------------------------------------------------------------------------- launches
@@ -110,9 +110,7 @@ def traffic_of(
     return [_of_launch(launch, held, registers) for launch in execution.launches]
 
 
-def _of_launch(
-    launch: Launch, held: Mapping[int, int], registers: Sequence[int]
-) -> LaunchTraffic:
+def _of_launch(launch: Launch, held: Mapping[int, int], registers: Sequence[int]) -> LaunchTraffic:
     packs = launch.packing is not None
     if launch.routine is None and launch.chunks >= 0 and registers[launch.chunks] <= 0:
         return LaunchTraffic(launch.name, 0, 0, 0, packs)
@@ -183,7 +181,7 @@ def _needed(sizes: Mapping[Node, int], results: Sequence[Node]) -> dict[Node, in
     """
     needed = dict.fromkeys(sizes, 0)
     needed.update((x, sizes[x]) for x in results)
-    for value in reversed(sizes):  # type: ignore[call-overload]
+    for value in reversed(list(sizes)):
         elements = needed[value] = min(needed[value], sizes[value])
         if value.op == "with_derivative":  # the others are for its derivative
             needed[value.inputs[0]] += elements

@@ -16,6 +16,9 @@ from typing import Any, NamedTuple
 
 from flambeau.runtime import logs, settings
 
+# Names of the programs of regions: their streams, and the backward of such a stream. All others
+# are operators of eager mode.
+FORWARD, BACKWARD = "stream", "CompiledFunctionBackward"
 PLANS, GRAPHS, SCHEDULES, SOURCES, EVERYTHING = range(1, 6)
 LADDER = {
     PLANS: "a line per compiled plan, with the time of each stage; flushes and guards of "

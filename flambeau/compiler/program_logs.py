@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from flambeau.compiler.debug import BACKWARD, FORWARD
 from flambeau.compiler.schedule import order_text
-from flambeau.compiler.schedule import cluster
+from flambeau.compiler.schedule.hints import hints
 from flambeau.ir.node import Graph
 from flambeau.ir.printer import print_graph
-from flambeau.ir.schedule_grammar import COPY
 from flambeau.runtime import logs
 
 if TYPE_CHECKING:
     from flambeau.compiler.pipeline import State
-
-# Names of the programs of regions: their streams, and the backward of such a stream. All others
-# are operators of eager mode.
-FORWARD, BACKWARD = "stream", "CompiledFunctionBackward"
-# Reasons for two kernels that another program might avoid.
-_AVOIDABLE = frozenset(
-    (cluster.VALUES, cluster.MEMORY, cluster.BETWEEN, cluster.DOMAINS, cluster.SCANS,
-     cluster.REDUCTIONS, cluster.ACROSS, cluster.CROWDED, cluster.FEW_COMMON)
-)  # fmt: skip
-
-Texts = Mapping[str, Callable[[], str]]
 
 
 def title(graph: Graph) -> str:
@@ -67,18 +56,5 @@ def show(
         for text in c_texts():
             logs.emit("kernel_code", text)
     if logs.on("perf_hints"):
-        for hint in hints(state):
+        for hint in hints(state.clustering):
             logs.emit("perf_hints", f"{head}: {hint}")
-
-
-def hints(state: State) -> Iterator[str]:
-    """What a program loses time by: operands that are copied, kernels that could be one."""
-    for value, users in state.analysis.users.items():
-        if COPY.matches(value) and not value.attribute("alone"):
-            ops = ", ".join(dict.fromkeys(user.op for user in users)) or "a result"
-            operand = value.inputs[0]
-            shape = ", ".join(map(str, operand.shape))
-            yield f"{operand.op} {operand.dtype}[{shape}] is copied to memory of its own for {ops}"
-    for line, reason in state.clustering.separations():
-        if reason in _AVOIDABLE:
-            yield line
