@@ -7,8 +7,13 @@ from typing import Any
 
 from flambeau._dynamo.utils import same
 from flambeau.ir.lock import late
+from flambeau.utils._pytree import tree_leaves
 
-__all__ = ["CompileCounter", "CompileCounterWithBackend", "rand_strided", "reset_rng_state", "same"]
+__all__ = [
+    "AotEagerAndRecordGraphs", "CompileCounter", "CompileCounterWithBackend",
+    "EagerAndRecordGraphs", "InductorAndRecordGraphs", "extract_graph", "normalize_gm",
+    "rand_strided", "reduce_to_scalar_loss", "requires_bwd_pass", "reset_rng_state", "same",
+]  # fmt: skip
 
 
 class CompileCounter:
@@ -54,6 +59,93 @@ class CompileCounterWithBackend(CompileCounter):
         return late("flambeau._dynamo.backends.registry").lookup_backend(self.backend)(
             gm, example_inputs
         )
+
+
+class EagerAndRecordGraphs:
+    """A backend that stores graphs and returns them uncompiled.
+
+    Attributes:
+        graphs: the graphs, in order.
+
+    Example:
+        >>> from torch._dynamo.testing import EagerAndRecordGraphs
+        >>> backend = EagerAndRecordGraphs()
+        >>> _ = torch.compile(lambda x: x.sin() + 1, backend=backend)(torch.ones(2))
+        >>> [node.name for node in backend.graphs[0].graph.nodes if node.op != "output"]
+        ['l_x_', 'sin', 'add']
+    """
+
+    def __init__(self) -> None:
+        self.graphs: list[Any] = []
+
+    def __call__(self, gm: Any, example_inputs: Sequence[Any]) -> Any:
+        self.graphs.append(gm)
+        return gm.forward
+
+
+class AotEagerAndRecordGraphs(EagerAndRecordGraphs):
+    """As `EagerAndRecordGraphs`, with the graphs of forward and backward.
+
+    Attributes:
+        fw_graphs, bw_graphs: those graphs, in order.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fw_graphs: list[Any] = []
+        self.bw_graphs: list[Any] = []
+
+    def __call__(self, gm: Any, example_inputs: Sequence[Any]) -> Any:
+        self.graphs.append(gm)
+
+        def forward(graph: Any, inputs: Sequence[Any]) -> Any:
+            self.fw_graphs.append(graph)
+            return late("flambeau._functorch.compilers").nop(graph, inputs)
+
+        def backward(graph: Any, inputs: Sequence[Any]) -> Any:
+            self.bw_graphs.append(graph)
+            return late("flambeau._functorch.compilers").nop(graph, inputs)
+
+        aot = late("flambeau._dynamo.backends.common").aot_autograd
+        return aot(fw_compiler=forward, bw_compiler=backward)(gm, example_inputs)
+
+
+class InductorAndRecordGraphs(EagerAndRecordGraphs):
+    """As `EagerAndRecordGraphs`; the graphs are compiled."""
+
+    def __call__(self, gm: Any, example_inputs: Sequence[Any]) -> Any:
+        self.graphs.append(gm)
+        return late("flambeau._inductor").compile(gm, example_inputs)
+
+
+def extract_graph(fn: Any, *args: Any, **kwargs: Any) -> tuple[Any, list[Any], list[Any]]:
+    """Calls a function with a backend that stores its graphs.
+
+    Returns:
+        the result, the graphs, and those of the forward.
+    """
+    backend = AotEagerAndRecordGraphs()
+    result = late("flambeau.capture.regions").compile(fn, backend=backend)(*args, **kwargs)
+    return result, backend.graphs, backend.fw_graphs
+
+
+def normalize_gm(gm_str: str) -> str:
+    """The text of a graph module without comments, for comparisons."""
+    lines = [line for line in gm_str.splitlines() if not line.lstrip().startswith("#")]
+    return "\n".join(line.split("  # ")[0].rstrip() for line in lines) + "\n"
+
+
+def requires_bwd_pass(out: Any) -> bool:
+    """Whether a tensor, or one of a list or tuple of them, requires a gradient."""
+    return any(getattr(leaf, "requires_grad", False) for leaf in tree_leaves(out))
+
+
+def reduce_to_scalar_loss(out: Any) -> Any:
+    """The mean of the tensors' sums divided by their sizes: a number to differentiate."""
+    import flambeau as torch
+
+    leaves = [x for x in tree_leaves(out) if isinstance(x, torch.Tensor)]
+    return sum(x.sum() / x.numel() for x in leaves) / len(leaves)
 
 
 def rand_strided(

@@ -15,6 +15,7 @@ import types
 from flambeau.runtime.boundaries import PRINTING
 
 END = "end of region"
+EXCEPTION = "an exception"  # of the user's: a region with a backend that is a function ends
 BRANCH = "bool()"  # the core's reason for reading a truth value
 # Numbers that Python reads, or that operators read for sizes of their results.
 READS = frozenset({"item()", "tolist", "numpy()", "tensor(tensor)"})
@@ -24,6 +25,7 @@ REGION = "nested_compile_region"
 INTERNAL = frozenset(
     {
         REGION,
+        EXCEPTION,
         "an error must not come later",
         "memory that others may write to is read",
         "the stream is very long",
@@ -45,7 +47,7 @@ def refused(reason: str, package: str) -> tuple[str, str] | None:
     """
     if reason in _ALLOWED or reason == BRANCH and not _branches(package):
         return None
-    if reason == BRANCH:
+    if reason == BRANCH or reason.startswith("__bool__"):
         return (
             "branches on data: bool() of a tensor",
             "torch.cond, torch.where, or a number: .item()",

@@ -16,6 +16,7 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flambeau import _core
+from flambeau.ir.lock import late, loaded
 from flambeau.ir.size_program import evaluate_condition
 from flambeau.runtime import logs
 
@@ -42,11 +43,15 @@ class Region(NamedTuple):
     place: str
 
     @property
+    def name(self) -> str:
+        """The function's name."""
+        return str(getattr(self.function, "__qualname__", type(self.function).__name__))
+
+    @property
     def title(self) -> str:
         """The function's name and place."""
         code = _code_of(self.function)
-        name = getattr(self.function, "__qualname__", type(self.function).__name__)
-        return f"{name} in {code.co_filename}:{code.co_firstlineno}" if code else name
+        return f"{self.name} in {code.co_filename}:{code.co_firstlineno}" if code else self.name
 
 
 class _Program(NamedTuple):
@@ -64,7 +69,34 @@ _programs: dict[tuple[Any, str], list[_Program]] = {}
 
 def watched() -> bool:
     """Whether streams are compared at all."""
-    return logs.on("recompiles", "recompiles_verbose")
+    return logs.on("recompiles", "recompiles_verbose") or _is_error()
+
+
+def _is_error() -> bool:
+    """Whether `torch._dynamo.config.error_on_recompile` is set."""
+    config = loaded("flambeau._dynamo.config")
+    return config is not None and bool(config.error_on_recompile)
+
+
+def refuse() -> None:
+    """Raises where the compiled stream is one of a compiled function.
+
+    Raises:
+        RuntimeError: always then.
+    """
+    region = region_of(sys._getframe(1))
+    if region is not None:
+        raise refusal(region.function)
+
+
+def refusal(function: Callable[..., Any]) -> RuntimeError:
+    """The error of the stance "fail_on_recompile" about a function."""
+    code, name = _code_of(function), getattr(function, "__name__", type(function).__name__)
+    path, line = ("<unknown>", 0) if code is None else (code.co_filename, code.co_firstlineno)
+    return RuntimeError(
+        "Detected recompile when torch.compile stance is 'fail_on_recompile'. "
+        f"filename: {path!r}, function name: {name!r}, line number: {line}"
+    )
 
 
 def forget() -> None:
@@ -109,6 +141,8 @@ def _show(region: Region, program: _Program, before: Sequence[_Program]) -> None
     logs.emit("recompiles", "\n".join([head, *(of_one[0] for of_one in reversed(lines))]))
     every = [line for of_one in reversed(lines) for line in of_one]
     logs.emit("recompiles_verbose", "\n".join([head, *every]))
+    if _is_error():
+        raise late("flambeau._dynamo.exc").RecompileError("\n".join([head, *lines[-1]]))
 
 
 # ------------------------------------------------------------------------------- reasons

@@ -60,8 +60,8 @@ class Explanation:
         kernels: launches of those Plans.
         different_kernels: how many kernels they are: equal layers share theirs.
         graphs: their graphs.
-        bytes_moved: bytes that those launches read and write; those that pack operands do not count,
-            because their results are cached.
+        bytes_moved: bytes that those launches read and write; those that pack operands do not
+            count, because their results are cached.
         bytes_least: bytes that the programs move at least: inputs are read and results are written
             once.
         bytes_eager: bytes that the recorded operators move at least if each runs alone, as in eager
@@ -129,6 +129,7 @@ class _Watch(threading.local):
 
 
 _watch = _Watch()
+argument_checks: list[Callable[[Any, Any], None]] = []  # called before a call is recorded
 _counters: list[Callable[[Flush], None]] = []  # of all threads, for ever
 _active: list[_Listening] = []  # of all threads
 
@@ -256,17 +257,27 @@ class _Stance:
     """How compiled functions behave, in all threads: `torch.compiler.set_stance`."""
 
     def __init__(self) -> None:
-        self._eager = False
+        self.eager = False
+        self.refuses = False
 
     @property
-    def eager(self) -> bool:
-        """Whether they run without being recorded, and their Python always."""
-        return self._eager
+    def present(self) -> tuple[bool, bool]:
+        """Whether they run without being recorded, their Python always; whether what has no program
+        raises."""
+        return self.eager, self.refuses
 
-    @eager.setter
-    def eager(self, value: bool) -> None:
-        self._eager = value
-        _core.set_skipping(not value)
+    @present.setter
+    def present(self, value: tuple[bool, bool]) -> None:
+        self.eager, self.refuses = value
+        _core.set_skipping(not self.eager)
+        stream.refusals[:] = [_refuse_compiling] if self.refuses else []
+
+
+def _refuse_compiling() -> None:
+    with importing:
+        from flambeau.capture import recompiles
+
+    recompiles.refuse()
 
 
 Stance = _Stance()
@@ -303,6 +314,8 @@ def _wrap(function: Callable[..., Any], fullgraph: bool, tuned: bool) -> Callabl
     def compiled(*args: Any, **kwargs: Any) -> Any:
         if Stance.eager:
             return function(*args, **kwargs)
+        for check in argument_checks:
+            check(args, kwargs)
         begin()
         try:
             return function(*args, **kwargs)

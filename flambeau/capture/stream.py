@@ -22,7 +22,7 @@ from flambeau.compiler import debug, stored, tiers
 from flambeau.driver import calls
 from flambeau.driver.planner import Budget, Program, conditions, plan_of
 from flambeau.driver.tracer import Tracer, traced_until_settled
-from flambeau.ir.lock import importing
+from flambeau.ir.lock import importing, loaded
 from flambeau.ir.node import Graph, GraphOutput, Node, topological
 from flambeau.ir.size import Size, SizeExpr, estimate, prod, substitute, symbol
 from flambeau.ir.size_program import Condition, Truth, eq
@@ -108,6 +108,7 @@ _MAX_HINTS = 64
 # Each history lives as long as a Plan of its streams, or the compilation that makes the first one.
 _histories: WeakValueDictionary[Any, History] = WeakValueDictionary()
 _watchers: list[list[StreamReport]] = []
+refusals: list[Callable[[], None]] = []  # called before a stream is compiled: they may raise
 
 
 def forget() -> None:
@@ -433,6 +434,8 @@ def plan_of_stream(
         records: how many of its records are the user's calls.
         specify: traces it, in the light of what was seen before.
     """
+    for refuse in refusals:
+        refuse()
     tensors, own = recorded.externals[:externals], recorded.records[:records]
     history = history_of((kind, history_key(tensors, own)))
     seen = History(history.hints)  # a trace of later on is to be the same
@@ -446,7 +449,7 @@ def plan_of_stream(
     numbers = numbers_of(tensors, own)
     plan = plan_of(Program(specify_anew, numbers, history, name, recorded.tuned))
     history.hints = [*history.hints, numbers][-_MAX_HINTS:]
-    if logs.active():
+    if logs.active() or loaded("flambeau._dynamo.config") is not None:
         with importing:
             from flambeau.capture import region_logs
 
