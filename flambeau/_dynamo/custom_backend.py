@@ -101,7 +101,7 @@ class _Compiled:
 
     def _compile(self, segment: Segment, outputs: tuple[int, ...], arguments: Any) -> Any:
         if regions.Stance.refuses:
-            raise late("flambeau.capture.recompiles").refusal(self._function)
+            raise late("flambeau.reports.recompiles").refusal(self._function)
         module = _graph_module(segment, outputs, _input_names(self._function, arguments))
         if self._limit is not None and len(self._graphs) >= self._limit:
             return self._over_limit(module)

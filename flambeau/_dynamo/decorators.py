@@ -247,7 +247,7 @@ def mark_dynamic(
         regions.argument_checks.append(_check_ranges)
 
 
-def _check_ranges(args: Any, kwargs: Any) -> None:
+def _check_ranges(args: object, kwargs: object) -> None:
     """Raises where an argument of a compiled function has a size outside of its range."""
     for leaf in late("flambeau.utils._pytree").tree_leaves((args, kwargs)):
         for axis, low, high in getattr(leaf, "_dynamo_dynamic_range", ()):

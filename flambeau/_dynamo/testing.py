@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from flambeau._dynamo.utils import same
 from flambeau.ir.lock import late
 from flambeau.utils._pytree import tree_leaves
+
+if TYPE_CHECKING:
+    from flambeau.fx import GraphModule
+
+_Compiled = Callable[..., object]
 
 __all__ = [
     "AotEagerAndRecordGraphs", "CompileCounter", "CompileCounterWithBackend",
@@ -76,9 +81,9 @@ class EagerAndRecordGraphs:
     """
 
     def __init__(self) -> None:
-        self.graphs: list[Any] = []
+        self.graphs: list[GraphModule] = []
 
-    def __call__(self, gm: Any, example_inputs: Sequence[Any]) -> Any:
+    def __call__(self, gm: GraphModule, example_inputs: Sequence[object]) -> _Compiled:
         self.graphs.append(gm)
         return gm.forward
 
@@ -92,33 +97,39 @@ class AotEagerAndRecordGraphs(EagerAndRecordGraphs):
 
     def __init__(self) -> None:
         super().__init__()
-        self.fw_graphs: list[Any] = []
-        self.bw_graphs: list[Any] = []
+        self.fw_graphs: list[GraphModule] = []
+        self.bw_graphs: list[GraphModule] = []
 
-    def __call__(self, gm: Any, example_inputs: Sequence[Any]) -> Any:
+    def __call__(self, gm: GraphModule, example_inputs: Sequence[object]) -> _Compiled:
         self.graphs.append(gm)
-
-        def forward(graph: Any, inputs: Sequence[Any]) -> Any:
-            self.fw_graphs.append(graph)
-            return late("flambeau._functorch.compilers").nop(graph, inputs)
-
-        def backward(graph: Any, inputs: Sequence[Any]) -> Any:
-            self.bw_graphs.append(graph)
-            return late("flambeau._functorch.compilers").nop(graph, inputs)
-
         aot = late("flambeau._dynamo.backends.common").aot_autograd
-        return aot(fw_compiler=forward, bw_compiler=backward)(gm, example_inputs)
+        forward, backward = _stored_in(self.fw_graphs), _stored_in(self.bw_graphs)
+        compiled: _Compiled = aot(fw_compiler=forward, bw_compiler=backward)(gm, example_inputs)
+        return compiled
+
+
+def _stored_in(graphs: list[GraphModule]) -> Callable[[GraphModule, Sequence[object]], _Compiled]:
+    """A compiler that stores graphs and returns them as they are."""
+
+    def compiler(graph: GraphModule, inputs: Sequence[object]) -> _Compiled:
+        graphs.append(graph)
+        return graph
+
+    return compiler
 
 
 class InductorAndRecordGraphs(EagerAndRecordGraphs):
     """As `EagerAndRecordGraphs`; the graphs are compiled."""
 
-    def __call__(self, gm: Any, example_inputs: Sequence[Any]) -> Any:
+    def __call__(self, gm: GraphModule, example_inputs: Sequence[object]) -> _Compiled:
         self.graphs.append(gm)
-        return late("flambeau._inductor").compile(gm, example_inputs)
+        compiled: _Compiled = late("flambeau._inductor").compile(gm, example_inputs)
+        return compiled
 
 
-def extract_graph(fn: Any, *args: Any, **kwargs: Any) -> tuple[Any, list[Any], list[Any]]:
+def extract_graph(
+    fn: _Compiled, *args: object, **kwargs: object
+) -> tuple[object, list[GraphModule], list[GraphModule]]:
     """Calls a function with a backend that stores its graphs.
 
     Returns:
@@ -135,12 +146,12 @@ def normalize_gm(gm_str: str) -> str:
     return "\n".join(line.split("  # ")[0].rstrip() for line in lines) + "\n"
 
 
-def requires_bwd_pass(out: Any) -> bool:
+def requires_bwd_pass(out: object) -> bool:
     """Whether a tensor, or one of a list or tuple of them, requires a gradient."""
     return any(getattr(leaf, "requires_grad", False) for leaf in tree_leaves(out))
 
 
-def reduce_to_scalar_loss(out: Any) -> Any:
+def reduce_to_scalar_loss(out: object) -> object:
     """The mean of the tensors' sums divided by their sizes: a number to differentiate."""
     import flambeau as torch
 

@@ -14,6 +14,7 @@ __all__ = [
     "list_mode_options", "list_options", "standalone_compile", "CompiledArtifact",
 ]  # fmt: skip
 
+_Function = Callable[..., object]
 _TUNED: dict[str, Any] = {"max_autotune": True, "coordinate_descent_tuning": True}
 _MODES: dict[str, dict[str, Any]] = {
     "default": {},
@@ -50,8 +51,12 @@ def compile(  # noqa: A001 - PyTorch's name
 
 
 def standalone_compile(
-    gm: Any, example_inputs: Any, *, options: dict[str, Any] | None = None, **others: Any
-) -> Any:
+    gm: _Function,
+    example_inputs: object,
+    *,
+    options: dict[str, object] | None = None,
+    **others: object,
+) -> _Function:
     """Compiles a `GraphModule` to an artifact that can be saved.
 
     Args:
@@ -70,7 +75,8 @@ def standalone_compile(
     unknown = others.keys() - {"dynamic_shapes", "aot", "donate_graph_module", "fake_mode"}
     if unknown:
         raise TypeError(f"standalone_compile() got an unexpected keyword argument {min(unknown)!r}")
-    return _late("flambeau._inductor.standalone").CompiledArtifact(gm, options)
+    artifact: _Function = _late("flambeau._inductor.standalone").CompiledArtifact(gm, options)
+    return artifact
 
 
 def list_options() -> list[str]:

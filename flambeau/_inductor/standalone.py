@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import zipfile
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Literal
 
 from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
@@ -24,11 +25,15 @@ class CompiledArtifact:
         options: as of `torch.compile`.
     """
 
-    def __init__(self, module: Any, options: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, module: Callable[..., object], options: dict[str, object] | None = None
+    ) -> None:
         self._module, self._options = module, options
-        self._compiled = late("flambeau.capture.regions").compile(module, options=options)
+        self._compiled: Callable[..., object] = late("flambeau.capture.regions").compile(
+            module, options=options
+        )
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: object) -> object:
         return self._compiled(*args)
 
     def save(self, *, path: str, format: Format = "binary") -> None:  # noqa: A002 - PyTorch's name

@@ -25,7 +25,7 @@ from flambeau.ir.lock import importing, late, loaded
 from flambeau.runtime import boundaries, config_modules, logs, settings
 
 if TYPE_CHECKING:
-    from flambeau.capture.traffic import LaunchTraffic
+    from flambeau.reports.traffic import LaunchTraffic, ProgramTraffic
 
 _SHOWN_LAUNCHES = 12
 BACKENDS = ("inductor", "flambeau", "aot_eager", "eager")
@@ -129,7 +129,7 @@ class _Watch(threading.local):
 
 
 _watch = _Watch()
-argument_checks: list[Callable[[Any, Any], None]] = []  # called before a call is recorded
+argument_checks: list[Callable[[object, object], None]] = []  # called before a call is recorded
 _counters: list[Callable[[Flush], None]] = []  # of all threads, for ever
 _active: list[_Listening] = []  # of all threads
 
@@ -168,10 +168,8 @@ def _log(event: Flush) -> None:
     if event.reason != END:
         state = "known" if event.known else "new"
         logs.note("dynamo", f"{event.line}: {event.reason} after {event.records} ops ({state})")
-    with importing:
-        from flambeau.capture import region_logs
-
-    region_logs.flush(event, breaks.refused(event.reason, _PACKAGE))
+    problem = breaks.refused(event.reason, _PACKAGE)
+    late("flambeau.reports.region_logs").flush(event, problem)
 
 
 class _Listening:
@@ -191,7 +189,7 @@ class _Listening:
         _observe()
 
 
-def listening(listener: Callable[[Flush], None]) -> Any:
+def listening(listener: Callable[[Flush], None]) -> _Listening:
     """A `with` block in which `listener` gets every flush of the thread."""
     return _Listening(listener)
 
@@ -274,10 +272,7 @@ class _Stance:
 
 
 def _refuse_compiling() -> None:
-    with importing:
-        from flambeau.capture import recompiles
-
-    recompiles.refuse()
+    late("flambeau.reports.recompiles").refuse()
 
 
 Stance = _Stance()
@@ -520,10 +515,7 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
 
 def _add_traffic(explanation: Explanation, report: stream.StreamReport) -> None:
     """Adds the bytes that a program moves."""
-    with importing:
-        from flambeau.capture import traffic
-
-    moved = traffic.of_report(report)
+    moved: ProgramTraffic = late("flambeau.reports.traffic").of_report(report)
     explanation.launches += moved.launches
     explanation.bytes_moved += moved.bytes
     explanation.bytes_least += moved.least
@@ -609,7 +601,7 @@ def reset() -> None:
     """Forgets all compiled streams and what was learnt about varying sizes."""
     _core.stream_clear()
     stream.forget()
-    shown = loaded("flambeau.capture.region_logs")
+    shown = loaded("flambeau.reports.region_logs")
     if shown is not None:
         shown.forget()
     graphs = loaded("flambeau._dynamo.custom_backend")

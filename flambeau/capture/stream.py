@@ -22,7 +22,7 @@ from flambeau.compiler import debug, stored, tiers
 from flambeau.driver import calls
 from flambeau.driver.planner import Budget, Program, conditions, plan_of
 from flambeau.driver.tracer import Tracer, traced_until_settled
-from flambeau.ir.lock import importing, loaded
+from flambeau.ir.lock import importing, late, loaded
 from flambeau.ir.node import Graph, GraphOutput, Node, topological
 from flambeau.ir.size import Size, SizeExpr, estimate, prod, substitute, symbol
 from flambeau.ir.size_program import Condition, Truth, eq
@@ -450,10 +450,7 @@ def plan_of_stream(
     plan = plan_of(Program(specify_anew, numbers, history, name, recorded.tuned))
     history.hints = [*history.hints, numbers][-_MAX_HINTS:]
     if logs.active() or loaded("flambeau._dynamo.config") is not None:
-        with importing:
-            from flambeau.capture import region_logs
-
-        region_logs.program(recorded, records, plan, numbers)
+        late("flambeau.reports.region_logs").program(recorded, records, plan, numbers)
     for watcher in _watchers:
         watcher.append(StreamReport(tensors, own, numbers, plan))
     return plan

@@ -17,7 +17,7 @@ _PUBLIC = {
         "load_cache_artifacts save_cache_artifacts".split(), "flambeau.compiler.artifacts"
     ),
     "find_nan": "flambeau.compiler.nan_origin",
-    "report": "flambeau.capture.report",
+    "report": "flambeau.reports.report",
     "stages": "flambeau.capture.stages",
     "step": "flambeau.compiler.stepping",
     "wait": "flambeau.compiler.tiers",

@@ -23,7 +23,7 @@ _MAGIC = b"flambeau cache 1"
 
 
 class CacheInfo(NamedTuple):
-    """What an archive holds.
+    """The contents of an archive.
 
     Attributes:
         kernels: their keys.

@@ -47,7 +47,7 @@ from flambeau.compiler.schedule.candidates import Choose
 from flambeau.compiler.simplify import simplify
 from flambeau.ir.failure import failure
 from flambeau.ir.kernel import Kernel
-from flambeau.ir.lock import importing
+from flambeau.ir.lock import importing, late
 from flambeau.ir.node import Graph
 from flambeau.ir.plan import BlockProgram, Execution
 from flambeau.runtime import collection, logs, settings
@@ -537,11 +537,8 @@ def _log(state: State, traced: Graph, reports: list[debug.Report]) -> None:
     if not logs.active():
         return
     logs.note("inductor", _summary(state, reports))
-    with importing:
-        from flambeau.compiler import program_logs
-
     functions = functools.partial(_c_texts, state), functools.partial(_keep, state)
-    program_logs.show(state, traced, *functions)
+    late("flambeau.reports.program_logs").show(state, traced, *functions)
 
 
 def _keep(state: State) -> str:

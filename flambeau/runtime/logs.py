@@ -1,4 +1,4 @@
-"""What the compiler logs, kind by kind: `TORCH_LOGS` and `torch._logging.set_logs`.
+"""Logs of the compiler, kind by kind: `TORCH_LOGS` and `torch._logging.set_logs`.
 
 A *component* (`dynamo`, `inductor` ...) is a group of loggers with a level; an *artifact*
 (`graph_breaks`, `output_code` ...) is one kind of output that is on or off. Names, levels and
@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from flambeau.ir.lock import late
 from flambeau.runtime import settings
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -108,7 +109,7 @@ STAGES = frozenset(
 
 
 class State(NamedTuple):
-    """What is switched on.
+    """The outputs that are switched on.
 
     Attributes:
         levels: of loggers, by name.
@@ -196,9 +197,7 @@ def note(component: str, text: str) -> None:
 
 
 def _log(name: str, level: int, text: str) -> None:
-    from flambeau.runtime import log_output
-
-    log_output.write(name, level, text.rstrip("\n"), *_user_place())
+    late("flambeau.runtime.log_output").write(name, level, text.rstrip("\n"), *_user_place())
 
 
 # ------------------------------------------------------------------------------- switching
@@ -206,8 +205,6 @@ def _log(name: str, level: int, text: str) -> None:
 
 def switch(state: State) -> None:
     """Shows these outputs from now on, and no others."""
-    from flambeau.runtime import log_output
-
     global _current, _on
     _current = state
     by_level = {
@@ -216,13 +213,14 @@ def switch(state: State) -> None:
         if artifact.with_component and max_level(artifact.module) <= DEBUG
     }
     _on = state.artifacts | by_level
-    log_output.configure(state.levels, {f"{ARTIFACTS[name].module}.__{name}" for name in _on})
+    names = {f"{ARTIFACTS[name].module}.__{name}" for name in _on}
+    late("flambeau.runtime.log_output").configure(state.levels, names)
     for listener in _changed:
         listener()
 
 
 def switched() -> State:
-    """What is switched on."""
+    """The outputs that are switched on."""
     return _current
 
 
@@ -233,7 +231,7 @@ def switch_by_environment() -> None:
     """Shows what `TORCH_LOGS` names, if it is set.
 
     Raises:
-        ValueError: it names something unknown, or asks for help.
+        ValueError: it names something unknown, or is "help".
     """
     text = settings.logs_variable("")
     if text:
@@ -248,7 +246,7 @@ def parse(text: str) -> State:
             has the level INFO, with `+` DEBUG, with `-` ERROR.
 
     Raises:
-        ValueError: it names something unknown, or asks for help.
+        ValueError: it names something unknown, or is "help".
 
     Example:
         >>> parse("+dynamo,graph_breaks").artifacts

@@ -58,7 +58,7 @@ def substitute_in_graph(
         kind = type(original_fn)
         raise TypeError(f"substitute_in_graph expects a function but got {kind}")
 
-    def decorator(replacement: Any) -> Any:
+    def decorator(replacement: Callable[..., object]) -> Callable[..., object]:
         if not callable(replacement):
             kind = type(replacement)
             raise TypeError(f"@substitute_in_graph(...) expects a function but got {kind}")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import flambeau as torch
-from flambeau.capture import traffic
 from flambeau.profiler import profile
+from flambeau.reports import traffic
 
 SIZE = 64 * 64 * 4  # bytes of a square tensor
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import flambeau as torch
-from flambeau.capture import report, roofline
+from flambeau.reports import report, roofline
 
 VOID = {"meta", "path", "circle", "br"}
 

@@ -53,7 +53,7 @@ def _log(text: str) -> None:
         logs.emit(name, text)
 
 
-def _log_changed(compiled: Any, guards: list[str]) -> None:
+def _log_changed(compiled: _core.CompiledFunction, guards: list[str]) -> None:
     """Logs which guards of earlier explanations this call did not meet."""
     _, *former = compiled._explanations
     if not former or not logs.on("recompiles", "recompiles_verbose"):
@@ -64,7 +64,7 @@ def _log_changed(compiled: Any, guards: list[str]) -> None:
     logs.emit("recompiles_verbose", "\n    ".join([head, *(x for lines in failed for x in lines)]))
 
 
-def _count_failure(compiled: Any, reason: str) -> None:
+def _count_failure(compiled: _core.CompiledFunction, reason: str) -> None:
     """Logs that a function is given up: the core explains none of its calls any more."""
     compiled._unexplained = getattr(compiled, "_unexplained", 0) + 1
     if compiled._unexplained == MAX_FAILURES:

@@ -1,4 +1,4 @@
-"""What a scheduled program loses time by: `TORCH_LOGS=perf_hints`."""
+"""Hints about what costs a scheduled program time: `TORCH_LOGS=perf_hints`."""
 
 from __future__ import annotations
 

@@ -9,23 +9,30 @@ is noted unless `recompiles` is logged or recompiling is an error.
 from __future__ import annotations
 
 import inspect
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flambeau import _core
+from flambeau.capture import regions
 from flambeau.ir.lock import late, loaded
 from flambeau.ir.size_program import evaluate_condition
 from flambeau.runtime import logs
 
 if TYPE_CHECKING:
-    from flambeau._core import ExternalTensor, OpRecord, RecordedStream, TensorArgument
+    from flambeau._core import (
+        ExternalTensor,
+        LiveValue,
+        OpRecord,
+        RecordedStream,
+        TensorArgument,
+    )
     from flambeau.ir.node import Graph
 
+_Function = Callable[..., object]
 REMEMBERED = 8  # programs of one point of one function
-_WRAPPERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "regions.py")
+_WRAPPERS = regions.__file__
 _NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
 
 
@@ -38,8 +45,8 @@ class Region(NamedTuple):
         place: the line that needs a value; "" at the end.
     """
 
-    function: Callable[..., Any]
-    arguments: Mapping[str, Any]
+    function: _Function
+    arguments: Mapping[str, object]
     place: str
 
     @property
@@ -59,12 +66,12 @@ class _Program(NamedTuple):
 
     externals: Sequence[ExternalTensor]
     records: Sequence[OpRecord]
-    live: Sequence[Any]
+    live: Sequence[LiveValue]
     graph: Callable[[], Graph]
     numbers: Sequence[int]
 
 
-_programs: dict[tuple[Any, str], list[_Program]] = {}
+_programs: dict[tuple[object, str], list[_Program]] = {}
 
 
 def watched() -> bool:
@@ -89,7 +96,7 @@ def refuse() -> None:
         raise refusal(region.function)
 
 
-def refusal(function: Callable[..., Any]) -> RuntimeError:
+def refusal(function: _Function) -> RuntimeError:
     """The error of the stance "fail_on_recompile" about a function."""
     code, name = _code_of(function), getattr(function, "__name__", type(function).__name__)
     path, line = ("<unknown>", 0) if code is None else (code.co_filename, code.co_firstlineno)
@@ -149,7 +156,7 @@ def _show(region: Region, program: _Program, before: Sequence[_Program]) -> None
 
 
 def reasons(program: _Program, before: _Program, region: Region) -> list[str]:
-    """What a program has that an earlier one had not; at least one line."""
+    """The differences of a program from an earlier one; at least one line."""
     names = [_name(x.tensor, k, region) for k, x in enumerate(program.externals)]
     tensors = [
         (name, new.tensor, old.tensor)
@@ -248,7 +255,7 @@ def region_of(frame: FrameType | None) -> Region | None:
     return None
 
 
-def _arguments(function: Callable[..., Any], local: Mapping[str, Any]) -> Mapping[str, Any]:
+def _arguments(function: _Function, local: Mapping[str, Any]) -> Mapping[str, object]:
     args, kwargs = local.get("args", ()), local.get("kwargs", {})
     try:
         target = _target_of(function)
@@ -257,13 +264,13 @@ def _arguments(function: Callable[..., Any], local: Mapping[str, Any]) -> Mappin
         return {f"args[{i}]": value for i, value in enumerate(args)} | dict(kwargs)
 
 
-def _target_of(function: Callable[..., Any]) -> Callable[..., Any]:
+def _target_of(function: _Function) -> _Function:
     """A function; of a module's call its `forward`."""
     owner = getattr(function, "__self__", None)
-    forward: Callable[..., Any] | None = getattr(owner, "forward", None)
+    forward: _Function | None = getattr(owner, "forward", None)
     return function if forward is None else forward
 
 
-def _code_of(function: Callable[..., Any]) -> CodeType | None:
+def _code_of(function: _Function) -> CodeType | None:
     code = getattr(_target_of(function), "__code__", None)
     return code if isinstance(code, CodeType) else None

@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     from flambeau._core import ExternalTensor, OpRecord, TensorArgument
     from flambeau.capture.stream import StreamReport
 
-# Primitives of whose first operand only the elements matter that they return.
-_SELECTING = frozenset(("gather", "take", "slice"))
-# Primitives whose results have the elements of their operands.
-_PASSING = frozenset(("reshape", "permute", "flip", "broadcast", "cat"))
+# Kinds of primitives of whose operands only so many elements are read as they return, and those of
+# which that is true of the first operand.
+_EACH, _FIRST = ("pointwise", "shape"), ("index",)
 
 
 class LaunchTraffic(NamedTuple):
@@ -183,14 +182,13 @@ def _needed(sizes: Mapping[Node, int], results: Sequence[Node]) -> dict[Node, in
     needed.update((x, sizes[x]) for x in results)
     for value in reversed(list(sizes)):
         elements = needed[value] = min(needed[value], sizes[value])
-        if value.op == "with_derivative":  # the others are for its derivative
-            needed[value.inputs[0]] += elements
-            continue
-        passes = value.op in _PASSING or record_of(value).kind == "pointwise"
-        for position, operand in enumerate(value.inputs):
-            selected = value.op in _SELECTING and position == 0
-            count = elements if passes or selected else sizes[operand]
-            needed[operand] += count if elements else 0
+        kind = record_of(value).kind if not value.is_input else "input"
+        # Further operands of an annotation are for its derivative.
+        for position, operand in enumerate(
+            value.inputs[:1] if kind == "annotation" else value.inputs
+        ):
+            few = kind in _EACH or (kind in _FIRST and position == 0) or kind == "annotation"
+            needed[operand] += (elements if few else sizes[operand]) if elements else 0
     return needed
 
 

@@ -1,4 +1,4 @@
-"""What `TORCH_LOGS` shows of one compiled program of a region: a text for each artifact."""
+"""The texts of one compiled program of a region, one for each artifact of `TORCH_LOGS`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def title(graph: Graph) -> str:
-    """What a program is, for people: "inference graph", "forward graph", "backward graph"."""
+    """The kind of a program: "inference graph", "forward graph", "backward graph"."""
     if graph.name == BACKWARD:
         return "backward graph"
     return "forward graph" if len(graph.outputs) > graph.visible else "inference graph"

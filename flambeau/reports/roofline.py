@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from flambeau.capture.report import Row
+    from flambeau.reports.report import Row
 
 WIDTH, HEIGHT, MARGIN = 640, 300, 44
 LEFT, RIGHT = -6.0, 8.0  # operations per byte, as powers of 2

@@ -13,16 +13,18 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from string import Template
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from flambeau import _core
-from flambeau.capture import regions, roofline, stages, stream, traffic
+from flambeau.capture import regions, stages, stream
 from flambeau.capture.stages import Stage
 from flambeau.compiler import cache, codegen, debug, machine, targets, tiers
 from flambeau.compiler.schedule.launch import Launch as ScheduledLaunch
 from flambeau.ir.lock import late
+from flambeau.reports import roofline, traffic
 from flambeau.runtime import LaunchTime, profile
 
+_Function = Callable[..., object]
 RUNS = 9  # that are timed
 WARM = 3  # before them: weights are packed at the second run
 BASELINE = " (baseline)"  # behind a launch's name in profiles
@@ -92,7 +94,7 @@ class Row(NamedTuple):
     tier: str
 
 
-def report(function: Callable[..., Any], *args: Any, path: str | None = None, **kwargs: Any) -> str:
+def report(function: _Function, *args: object, path: str | None = None, **kwargs: object) -> str:
     """Writes a page about how a function is compiled and how it runs.
 
     The function is called about a dozen times. Known streams are forgotten first, as by
@@ -129,7 +131,7 @@ def report(function: Callable[..., Any], *args: Any, path: str | None = None, **
 
 
 def _collect(
-    function: Callable[..., Any], args: Any, kwargs: Any
+    function: _Function, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> tuple[list[_Program], list[regions.Flush]]:
     """Compiles the function; the programs and flushes of its region."""
     collected, flushes = _Collected(), list[regions.Flush]()
@@ -146,7 +148,9 @@ def _collect(
     return collected.listed, flushes
 
 
-def _timed(function: Callable[..., Any], args: Any, kwargs: Any) -> Iterator[list[LaunchTime]]:
+def _timed(
+    function: _Function, args: tuple[object, ...], kwargs: dict[str, object]
+) -> Iterator[list[LaunchTime]]:
     """The launches of each timed run."""
     for number in range(WARM + RUNS):
         with profile() as times:

@@ -1,20 +1,21 @@
-"""What `TORCH_LOGS` shows of recorded regions: where they run in parts, and their programs."""
+"""Logs of recorded regions: where they run in parts, and their programs (`TORCH_LOGS`)."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from flambeau.capture import breaks, recompiles
+from flambeau.capture import breaks
 from flambeau.ir.lock import importing
 from flambeau.ir.node import Graph
 from flambeau.ir.size import estimate
+from flambeau.reports import recompiles
 from flambeau.runtime import logs
 
 if TYPE_CHECKING:
-    from flambeau._core import RecordedStream
+    from flambeau._core import Plan, RecordedStream
     from flambeau.capture.regions import Flush
 
 LOOP = 3  # runs at one line in one call: it is in a loop
@@ -33,7 +34,7 @@ _counts = _Counts()
 
 
 def forget() -> None:
-    """What was shown is shown again."""
+    """Forgets which lines were shown: they are shown again."""
     _shown.clear()
     recompiles.forget()
 
@@ -77,7 +78,7 @@ def _first(kind: str, line: str) -> bool:
     return True
 
 
-def program(recorded: RecordedStream, backward: int, plan: Any, numbers: Sequence[int]) -> None:
+def program(recorded: RecordedStream, backward: int, plan: Plan, numbers: Sequence[int]) -> None:
     """Logs what a stream is, when it has been compiled.
 
     Args:
@@ -104,11 +105,11 @@ def program(recorded: RecordedStream, backward: int, plan: Any, numbers: Sequenc
         _traffic(recorded, backward, plan, numbers)
 
 
-def _traffic(recorded: RecordedStream, backward: int, plan: Any, numbers: Sequence[int]) -> None:
+def _traffic(recorded: RecordedStream, backward: int, plan: Plan, numbers: Sequence[int]) -> None:
     """Logs the bytes that a program moves, which needs its launches: it is compiled here."""
     with importing:
         from flambeau.capture.stream import StreamReport
-        from flambeau.capture.traffic import of_report
+        from flambeau.reports.traffic import of_report
 
     plan.prepare()
     records = recorded.records[:backward]
