@@ -15,9 +15,10 @@ from flambeau.reports import recompiles
 from flambeau.runtime import logs
 
 if TYPE_CHECKING:
-    from flambeau._core import Plan, RecordedStream
+    from flambeau._core import CompiledFunction, Plan, RecordedStream
     from flambeau.capture.regions import Flush
 
+MAX_FAILURES = 8  # kMaxFailures of native/frame/frame.cpp
 LOOP = 3  # runs at one line in one call: it is in a loop
 
 _shown: set[tuple[str, str]] = set()  # lines and reasons, once each
@@ -129,3 +130,49 @@ def _geometry(graph: Graph, numbers: Sequence[int]) -> list[str]:
         present = [estimate(size, values, 0) for size in x.shape]
         lines.append(f"{name}: {x.dtype}[{sizes}] = {present}")
     return lines
+
+
+# ------------------------------------------------------------------------------- frames
+
+
+def explained(compiled: CompiledFunction, text: str, guards: Sequence[str]) -> None:
+    """Logs the guards of a call, and which guards of earlier explanations it did not meet.
+
+    Args:
+        compiled: the function, which has the explanation already.
+        text: of the guards.
+        guards: one line each.
+    """
+    _guards(text)
+    former = [lines for lines in compiled._explanations if lines != guards]
+    failed = [[f"- {line}" for line in lines if line not in guards] for lines in former]
+    if failed:
+        head = f"{_title(compiled)} runs its Python again, guards failed:"
+        every = [line for lines in failed for line in lines]
+        logs.emit("recompiles", "\n    ".join([head, *failed[0]]))
+        logs.emit("recompiles_verbose", "\n    ".join([head, *every]))
+
+
+def unexplained(compiled: CompiledFunction, text: str, reason: str) -> None:
+    """Logs why a call has no explanation, and that its function is given up after some of them.
+
+    Args:
+        compiled: the function.
+        text: for people.
+        reason: what prevents an explanation.
+    """
+    _guards(text)
+    compiled._unexplained = getattr(compiled, "_unexplained", 0) + 1
+    if compiled._unexplained == MAX_FAILURES:
+        limit = f"{_title(compiled)} hit the limit of {MAX_FAILURES} calls without an explanation"
+        logs.emit("recompiles", f"{limit}: each call runs its Python\n    last reason: {reason}")
+
+
+def _guards(text: str) -> None:
+    for name in ("guards", "verbose_guards"):
+        logs.emit(name, text)
+
+
+def _title(compiled: CompiledFunction) -> str:
+    function = compiled._function
+    return str(getattr(function, "__qualname__", function))

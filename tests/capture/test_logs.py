@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import flambeau as torch
-from flambeau.capture.frame import learn
+from flambeau.reports import region_logs
 from flambeau.runtime import logs
 
 PREFIX = re.compile(r"^[VIWE]\d{4} \d\d:\d\d:\d\d\.\d{6} \d+ (\S+):(\d+)\](?: \[__(\w+)\])? ?(.*)$")
@@ -166,7 +166,7 @@ def test_the_limit_of_explanations(capsys: pytest.CaptureFixture[str]) -> None:
     compiled = torch.compile(lambda x, n: (x * n).sum().item())
     if not hasattr(compiled, "_hits"):
         pytest.skip("calls are not explained in this version of Python")
-    for n in range(learn.MAX_FAILURES + 2):
+    for n in range(region_logs.MAX_FAILURES + 2):
         for _ in range(3):
             compiled(torch.ones(3), n)
     text = Shown(capsys.readouterr().err).text("recompiles")

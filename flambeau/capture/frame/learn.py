@@ -8,9 +8,8 @@ from flambeau import _core
 from flambeau.capture.frame.evidence import Evidence, Raised, Unexplained, argument_lines
 from flambeau.capture.frame.machine import Machine
 from flambeau.compiler import debug
+from flambeau.ir.lock import late
 from flambeau.runtime import logs
-
-MAX_FAILURES = 8  # kMaxFailures of native/frame/frame.cpp
 
 
 def learn(compiled: Any, tuned: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
@@ -36,40 +35,16 @@ def learn(compiled: Any, tuned: bool, args: tuple[Any, ...], kwargs: dict[str, A
         reason = _text(error)
         text = f"{_title(compiled)} is recorded at every call: {reason}"
         debug.show(debug.PLANS, text)
-        _log(text)
-        _count_failure(compiled, reason)
+        if logs.active():
+            late("flambeau.reports.region_logs").unexplained(compiled, text, reason)
         return reason
     finally:
         _core.record_unlearn(mode)
     text = f"{_title(compiled)} is explained, guards: " + "\n    ".join(guards)
     debug.show(debug.PLANS, text)
-    _log(text)
-    _log_changed(compiled, guards)
+    if logs.active():
+        late("flambeau.reports.region_logs").explained(compiled, text, guards)
     return None
-
-
-def _log(text: str) -> None:
-    for name in ("guards", "verbose_guards"):
-        logs.emit(name, text)
-
-
-def _log_changed(compiled: _core.CompiledFunction, guards: list[str]) -> None:
-    """Logs which guards of earlier explanations this call did not meet."""
-    _, *former = compiled._explanations
-    if not former or not logs.on("recompiles", "recompiles_verbose"):
-        return
-    failed = [[f"- {line}" for line in lines if line not in guards] for lines in former]
-    head = f"{_title(compiled)} runs its Python again, guards failed:"
-    logs.emit("recompiles", "\n    ".join([head, *failed[0]]))
-    logs.emit("recompiles_verbose", "\n    ".join([head, *(x for lines in failed for x in lines)]))
-
-
-def _count_failure(compiled: _core.CompiledFunction, reason: str) -> None:
-    """Logs that a function is given up: the core explains none of its calls any more."""
-    compiled._unexplained = getattr(compiled, "_unexplained", 0) + 1
-    if compiled._unexplained == MAX_FAILURES:
-        limit = f"{_title(compiled)} hit the limit of {MAX_FAILURES} calls without an explanation"
-        logs.emit("recompiles", f"{limit}: each call runs its Python\n    last reason: {reason}")
 
 
 def _explain(compiled: Any, mode: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
