@@ -63,8 +63,8 @@ PACKAGE_LINES = {
     # explained: an interpreter of CPython's bytecode. 3570 before `explain` had bytes, and stances.
     "capture": 3650,
     "compat": 224,
-    # Without the baseline tier; 16,705 before plans came with the package, 17,200 before programs of
-    # a process were saved (`artifacts.py`), and hints.
+    # Without the baseline tier; 16,705 before plans came with the package, 17,200 before a process
+    # could save its programs (`artifacts.py`), and hints.
     "compiler": 17_490,
     "core": 1965,
     "cpu": 226,

@@ -10,7 +10,7 @@ from tools import line_counts
 # 39,600 before programs ran step by step (the stepper, the search for the origin of a NaN), and
 # waits for the compiler showed their progress. 40,150 before plans came with the package.
 # 40,201 before graph breaks had reasons of their own, and equal regions were compiled once.
-# 40,340 before programs of a process were saved, and reports had hooks (`flambeau/reports` is apart).
+# 40,340 before programs of a process were saved, and reports had hooks.
 CORE_LINES = 40_680
 # 2,000 before programs had a text, which prints, reads and quotes them, and values with dtypes;
 # 2,590 before positions, registers and constants were modules.
