@@ -49,7 +49,6 @@ from flambeau import profiler as profiler
 from flambeau import quantization as quantization
 from flambeau import quasirandom as quasirandom
 from flambeau import random as random
-from flambeau import reports as reports
 from flambeau import return_types as return_types
 from flambeau import serialization as serialization
 from flambeau import signal as signal
