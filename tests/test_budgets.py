@@ -61,7 +61,7 @@ PACKAGE_LINES = {
     "backends": 924,
     # 1476 before graph breaks had reasons, regions were compiled once (1600), and frames were
     # explained: an interpreter of CPython's bytecode. 3570 before `explain` had bytes, and stances.
-    "capture": 3650,
+    "capture": 3665,
     "compat": 224,
     # Without the baseline tier; 16,705 before plans came with the package, 17,200 before a process
     # could save its programs (`artifacts.py`), and hints.

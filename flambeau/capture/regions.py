@@ -12,7 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from flambeau import _core
 from flambeau.capture import breaks, stream
@@ -23,9 +23,6 @@ from flambeau.compiler import debug
 from flambeau.ir.failure import failure
 from flambeau.ir.lock import importing, late, loaded
 from flambeau.runtime import boundaries, config_modules, logs, settings
-
-if TYPE_CHECKING:
-    from flambeau.reports.traffic import LaunchTraffic, ProgramTraffic
 
 _SHOWN_LAUNCHES = 12
 BACKENDS = ("inductor", "flambeau", "aot_eager", "eager")
@@ -47,6 +44,29 @@ class Flush:
     line: str
     records: int
     known: bool
+
+
+class LaunchTraffic(NamedTuple):
+    """Bytes that one launch moves.
+
+    Attributes:
+        name: of the launch.
+        read: bytes that it reads.
+        written: bytes that it writes.
+        flops: floating-point operations that it computes, as far as they are counted.
+        packs: whether it packs an operand: it is skipped while the operand stays as it is.
+    """
+
+    name: str
+    read: int
+    written: int
+    flops: int = 0
+    packs: bool = False
+
+    @property
+    def moved(self) -> int:
+        """Bytes that it reads and writes."""
+        return self.read + self.written
 
 
 @dataclass
@@ -515,7 +535,7 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
 
 def _add_traffic(explanation: Explanation, report: stream.StreamReport) -> None:
     """Adds the bytes that a program moves."""
-    moved: ProgramTraffic = late("flambeau.reports.traffic").of_report(report)
+    moved = late("flambeau.reports.traffic").of_report(report)
     explanation.launches += moved.launches
     explanation.bytes_moved += moved.bytes
     explanation.bytes_least += moved.least

@@ -87,7 +87,7 @@ class Row(NamedTuple):
         tier: "compiled", "baseline", "routine", or "" if it did not run.
     """
 
-    traffic: traffic.LaunchTraffic
+    traffic: regions.LaunchTraffic
     kernel: int | None
     form: str
     microseconds: float | None
