@@ -337,3 +337,6 @@ def _compile_stream(*arguments: object) -> object:
 
 
 _core.set_stream_compiler(_compile_stream)
+
+if _os.environ.get("TORCH_LOGS"):
+    _late("flambeau.runtime.logs").switch_by_environment()

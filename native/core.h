@@ -341,7 +341,7 @@ struct Launch {
   int32_t group = -1;            // launches of equal group >= 0 in a row are independent
   int32_t flops = -1;            // register: floating-point operations, -1 none (for profiles)
   int32_t elements = -1;         // register: points of the loops, -1 unknown (for profiles)
-  std::vector<int32_t> traffic;  // per buffer: bytes per point at most, times; or empty
+  std::vector<int32_t> traffic;  // per buffer: bytes per point at most, 1 (read) + 2 (written)
   // A launch that packs an input: positions in `buffers`, a register (bytes that are written for
   // the cache only), a number for the kernel. -1: another launch; no such bytes
   int32_t packs_from = -1, packs_to = -1, spare = -1;

@@ -45,12 +45,12 @@ PACKAGE_LINES = {
     "_C": 1036,
     "_decomp": 170,  # tables of decompositions under PyTorch's names
     # 1690 before graphs for backends held operators that take functions, 1950 before backwards were
-    # compiled when they run.
-    "_dynamo": 2400,
+    # compiled when they run, and backends recorded graphs (2400).
+    "_dynamo": 2530,
     # 740 before functions that write were compiled ahead of time; 312 before `aot_function`.
     "_functorch": 830,
     "_higher_order_ops": 1020,  # 224 before operators, their checks and `nested_compile_region`
-    "_inductor": 2420,  # 181 before passes of users, and patterns of nodes
+    "_inductor": 2560,  # 181 before passes of users, and patterns of nodes
     "_prims": 115,  # primitives under PyTorch's names
     "_prims_common": 725,
     "_refs": 145,  # lists of PyTorch's references
@@ -62,12 +62,12 @@ PACKAGE_LINES = {
     "backends": 924,
     # 1476 before graph breaks had reasons, regions were compiled once (1600), and frames were
     # explained: an interpreter of CPython's bytecode. 3570 before passes of users, and before
-    # compiled functions read whether their backwards are compiled, too.
-    "capture": 3715,
+    # compiled functions read whether their backwards are compiled, too; then `explain` had bytes.
+    "capture": 3810,
     "compat": 224,
     # Without the baseline tier; 16,705 before plans came with the package; 17,200 before passes of
-    # users.
-    "compiler": 17_690,
+    # users, and artifacts of a process.
+    "compiler": 17_980,
     "core": 1965,
     "cpu": 226,
     "cuda": 248,
@@ -96,13 +96,15 @@ PACKAGE_LINES = {
     "package": 1143,
     "prims": 7405,
     "profiler": 1884,
-    # 2175 before settings had observers (2200), and `SymInt`, `SymFloat`, `SymBool` arithmetic
-    "runtime": 2775,
+    "reports": 1210,  # logs of regions, memory traffic, a page about a function
+    # 2175 before settings had observers, kinds of logs were switched one by one, and `SymInt`,
+    # `SymFloat`, `SymBool` had arithmetic.
+    "runtime": 3170,
     "serialization": 4835,
     "signal": 11,
     "sparse": 3514,
     "testing": 615,
-    "utils": 12_361,  # 12302 before `nested_compile_region` did what it says
+    "utils": 12_371,  # 12302 before `nested_compile_region` did what it says, and stances
 }
 # 11,310 before the interpreter of frames, whose operands are values of any type.
 ANNOTATED_ANY = 11540  # annotations that contain `Any`; the aim is half of 11,900

@@ -36,6 +36,7 @@ ARROWS = {
         "driver",
         "runtime",
     },  # fmt: skip
+    "reports": {"ir", "prims", "compiler", "capture", "runtime"},
     "ops": {"ir", "prims", "language", "core", "runtime"},
     "autograd/transforms": {
         "ir",
@@ -59,7 +60,7 @@ EVERYWHERE = {"ir.lock", "ir.failure", "ir.modules"}  # use nothing of the packa
 # Who may import the native module.
 NATIVE = {
     "autograd/transforms", "language", "driver", "core", "runtime", "autograd", "capture",
-    "profiler",
+    "profiler", "reports",
 }  # fmt: skip
 
 # (file or layer, what it imports beyond the arrows): why.

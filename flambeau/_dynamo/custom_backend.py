@@ -23,7 +23,7 @@ from flambeau._dynamo.recorder import Recorder, Segment
 from flambeau.amp import state as autocast
 from flambeau.capture import breaks, regions
 from flambeau.fx import Graph, GraphModule
-from flambeau.ir.lock import fork_safe_lock
+from flambeau.ir.lock import fork_safe_lock, late
 from flambeau.nn import Module
 from flambeau.nn.parameter import Parameter
 from flambeau.runtime import boundaries
@@ -100,6 +100,8 @@ class _Compiled:
         return results
 
     def _compile(self, segment: Segment, outputs: tuple[int, ...], arguments: Any) -> Any:
+        if regions.Stance.refuses:
+            raise late("flambeau.reports.recompiles").refusal(self._function)
         module = _graph_module(segment, outputs, _input_names(self._function, arguments))
         if self._limit is not None and len(self._graphs) >= self._limit:
             return self._over_limit(module)
@@ -201,6 +203,8 @@ def compiled_by(
     def call(*args: Any, **kwargs: Any) -> Any:
         if regions.Stance.eager or boundaries.local.recorder is not None:
             return function(*args, **kwargs)
+        for check in regions.argument_checks:
+            check(args, kwargs)
         if not fullgraph:
             return compiled(args, kwargs)
         with regions.full_graph():

@@ -223,7 +223,19 @@ def mark_dynamic(
         t: the tensor.
         index: the axis, or several.
         hint_override, specialize_on: stored by PyTorch for its compiler; without effect.
-        min, max: the range of the size.
+        min, max: the range of the size: a compiled function raises ConstraintViolationError where
+            it is recorded with another one.
+
+    Raises:
+        AssertionError: `index` is no index.
+
+    Example:
+        >>> x = torch.ones(20)
+        >>> torch._dynamo.mark_dynamic(x, 0, max=10)
+        >>> torch.compile(torch.sin)(x)
+        Traceback (most recent call last):
+            ...
+        flambeau.fx.experimental.symbolic_shapes.ConstraintViolationError: 20 not in range [0, 10]
     """
     _mark(t, index, "_dynamo_dynamic_indices")
     if not hasattr(t, "_dynamo_dynamic_range"):
@@ -231,6 +243,18 @@ def mark_dynamic(
     axes = index if isinstance(index, (list, tuple)) else [index]
     t._dynamo_dynamic_range |= {_DimRange(axis, min, max) for axis in axes}
     t._has_dynamo_dim_marking = True
+    if (min is not None or max is not None) and _check_ranges not in regions.argument_checks:
+        regions.argument_checks.append(_check_ranges)
+
+
+def _check_ranges(args: object, kwargs: object) -> None:
+    """Raises where an argument of a compiled function has a size outside of its range."""
+    for leaf in late("flambeau.utils._pytree").tree_leaves((args, kwargs)):
+        for axis, low, high in getattr(leaf, "_dynamo_dynamic_range", ()):
+            size = leaf.shape[axis]
+            if (low is not None and size < low) or (high is not None and size > high):
+                error = late("flambeau.fx.experimental.symbolic_shapes").ConstraintViolationError
+                raise error(f"{size} not in range [{low or 0}, {'inf' if high is None else high}]")
 
 
 def maybe_mark_dynamic(t: Any, index: int | Sequence[int]) -> None:

@@ -11,13 +11,25 @@ from flambeau.runtime import missing as _missing
 
 __all__ = [
     "aoti_compile_and_package", "aoti_load_package", "compile", "cudagraph_mark_step_begin",
-    "list_mode_options", "list_options", "standalone_compile",
+    "list_mode_options", "list_options", "standalone_compile", "CompiledArtifact",
 ]  # fmt: skip
 
+_Function = Callable[..., object]
 _TUNED: dict[str, Any] = {"max_autotune": True, "coordinate_descent_tuning": True}
 _MODES: dict[str, dict[str, Any]] = {
     "default": {},
-    "lite": {},
+    "lite": {
+        "fallback_by_default": True,
+        "selective_decompose": True,
+        "reorder_for_peak_memory": False,
+        "reorder_for_compute_comm_overlap": False,
+        "triton.reorder_for_reducing_graph_partitions": False,
+        "use_pre_grad_passes": False,
+        "use_joint_graph_passes": False,
+        "use_post_grad_passes": False,
+        "use_dce": False,
+        "allow_buffer_reuse": False,
+    },
     "reduce-overhead": {"triton.cudagraphs": True},
     "max-autotune-no-cudagraphs": _TUNED,
     "max-autotune": {**_TUNED, "triton.cudagraphs": True},
@@ -39,10 +51,32 @@ def compile(  # noqa: A001 - PyTorch's name
 
 
 def standalone_compile(
-    gm: Any, example_inputs: Any, *, options: dict[str, Any] | None = None, **more: Any
-) -> Callable[..., Any]:
-    """Compiles a `GraphModule`; the result cannot be stored by itself."""
-    return compile(gm, example_inputs, options)
+    gm: _Function,
+    example_inputs: object,
+    *,
+    options: dict[str, object] | None = None,
+    **others: object,
+) -> _Function:
+    """Compiles a `GraphModule` to an artifact that can be saved.
+
+    Args:
+        gm: the module.
+        example_inputs: without effect: programs hold for every size.
+        options: as of `torch.compile`.
+        others: `dynamic_shapes`, `aot`, `donate_graph_module` and `fake_mode` of PyTorch; without
+            effect.
+
+    Returns:
+        a `CompiledArtifact`: it is called as the module is.
+
+    Raises:
+        TypeError: another keyword.
+    """
+    unknown = others.keys() - {"dynamic_shapes", "aot", "donate_graph_module", "fake_mode"}
+    if unknown:
+        raise TypeError(f"standalone_compile() got an unexpected keyword argument {min(unknown)!r}")
+    artifact: _Function = _late("flambeau._inductor.standalone").CompiledArtifact(gm, options)
+    return artifact
 
 
 def list_options() -> list[str]:
@@ -86,6 +120,8 @@ def aoti_compile_and_package(*args: Any, **kwargs: Any) -> NoReturn:
 aoti_load_package = aoti_compile_and_package
 
 _PARTS = ("compile_fx", "config", "cpp_builder", "custom_graph_pass", "decomposition", "exc",
-          "pattern_matcher", "utils")  # fmt: skip
+          "pattern_matcher", "standalone", "utils")  # fmt: skip
 
-__getattr__ = _missing.getter(__name__, {}, _PARTS)
+__getattr__ = _missing.getter(
+    __name__, {"CompiledArtifact": "flambeau._inductor.standalone"}, _PARTS
+)

@@ -15,11 +15,11 @@ import types
 from flambeau.runtime.boundaries import PRINTING
 
 END = "end of region"
+ERROR = "an exception"  # of the user's: a region with a backend that is a function ends
 BRANCH = "bool()"  # the core's reason for reading a truth value
 # Numbers that Python reads, or that operators read for sizes of their results.
 READS = frozenset({"item()", "tolist", "numpy()", "tensor(tensor)"})
 REGION = "nested_compile_region"
-ERROR = "an exception"  # ends a region of a backend that is a function
 # Flushes that no line of the user's code requires: the recorder's own, see
 # native/record/record_call.cpp, borders of programs that are compiled once, and errors.
 INTERNAL = frozenset(
@@ -47,7 +47,7 @@ def refused(reason: str, package: str) -> tuple[str, str] | None:
     """
     if reason in _ALLOWED or reason == BRANCH and not _branches(package):
         return None
-    if reason == BRANCH:
+    if reason == BRANCH or reason.startswith("__bool__"):
         return (
             "branches on data: bool() of a tensor",
             "torch.cond, torch.where, or a number: .item()",

@@ -21,15 +21,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from flambeau import prims
 from flambeau._core import OpRecord, RecordedBackward, RecordedStream
 from flambeau.capture import stream
+from flambeau.compiler import debug
 from flambeau.driver.tracer import traced_until_settled
 from flambeau.ir.lock import importing
 from flambeau.ir.node import Graph, GraphOutput, Node
 from flambeau.ir.plan import BackwardSpec, Source
+from flambeau.runtime import logs
 
 if TYPE_CHECKING:
     from flambeau.driver.specify import Specification
 
-NAME = "CompiledFunctionBackward"
 _PLACEHOLDER = 1 << 30  # slots of the results' gradients until the backward Graph numbers its own
 _NUMBERS = {0: "i64", 1: "f64", 2: "bool"}
 
@@ -156,6 +157,8 @@ def _programs(trace: JointTrace, gradients: Gradients, recorded: RecordedStream)
         raise NotHandledError
     with trace:
         forward = stream.graph_of(trace, recorded.live)
+        if logs.on("aot_joint_graph"):
+            _log_joint(forward, grads, [x for x, _ in gradients.given])
         forward, origin = _with_saved(forward, {x for x, _ in gradients.given}, grads)
         tensors = [(x, origin[x]) for x in derivation._read_first(grads, origin)]
         tensors += gradients.given
@@ -164,8 +167,8 @@ def _programs(trace: JointTrace, gradients: Gradients, recorded: RecordedStream)
         sources += [Source("register", forward.symbols.index(name)) for name in symbols]
         sources += [Source("scalar", slot) for slot in numbers]
         gradient = BackwardSpec(
-            name=NAME,
-            op=NAME,
+            name=debug.BACKWARD,
+            op=debug.BACKWARD,
             signature=signature_of(backward),
             targets=targets,
             edges=gradients.edges,
@@ -173,6 +176,17 @@ def _programs(trace: JointTrace, gradients: Gradients, recorded: RecordedStream)
             tuned=recorded.tuned,
         )
         return specification(forward, "list", forward.guards, gradient, backward)
+
+
+def _log_joint(forward: Graph, grads: Sequence[Node], given: Sequence[Node]) -> None:
+    """Logs forward and backward as one program; gradients of results are its last inputs."""
+    with importing:
+        from flambeau.ir.printer import print_graph
+
+    results = [GraphOutput(x, prims.contiguous_strides(x.shape)) for x in grads]
+    both = forward.with_outputs((*forward.outputs, *results))
+    both.inputs = (*both.inputs, *given)
+    logs.emit("aot_joint_graph", print_graph(both))
 
 
 def _with_saved(

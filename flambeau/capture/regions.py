@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from flambeau import _core
 from flambeau.capture import breaks, stream
@@ -22,10 +22,11 @@ from flambeau.capture.errors import GraphBreakError
 from flambeau.compiler import debug
 from flambeau.ir.failure import failure
 from flambeau.ir.lock import importing, late, loaded
-from flambeau.runtime import boundaries, config_modules, settings
+from flambeau.runtime import boundaries, config_modules, logs, settings
 
 Function: TypeAlias = Callable[..., Any]
 
+_SHOWN_LAUNCHES = 12
 BACKENDS = ("inductor", "flambeau", "aot_eager", "eager")
 _COMPILERS = (None, "inductor", "flambeau")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -48,6 +49,29 @@ class Flush:
     known: bool
 
 
+class LaunchTraffic(NamedTuple):
+    """Bytes that one launch moves.
+
+    Attributes:
+        name: of the launch.
+        read: bytes that it reads.
+        written: bytes that it writes.
+        flops: floating-point operations that it computes, as far as they are counted.
+        packs: whether it packs an operand: it is skipped while the operand stays as it is.
+    """
+
+    name: str
+    read: int
+    written: int
+    flops: int = 0
+    packs: bool = False
+
+    @property
+    def moved(self) -> int:
+        """Bytes that it reads and writes."""
+        return self.read + self.written
+
+
 @dataclass
 class Explanation:
     """The result of `explain`.
@@ -59,7 +83,14 @@ class Explanation:
         kernels: launches of those Plans.
         different_kernels: how many kernels they are: equal layers share theirs.
         graphs: their graphs.
-        bytes_moved: bytes of inputs and outputs of those Plans.
+        bytes_moved: bytes that those launches read and write; those that pack operands do not
+            count, because their results are cached.
+        bytes_least: bytes that the programs move at least: inputs are read and results are written
+            once.
+        bytes_eager: bytes that the recorded operators move at least if each runs alone, as in eager
+            mode: each reads its operands and writes its results once.
+        launches: the name of each of those launches, the bytes that it reads, and those that it
+            writes, in order.
         guards: conditions, as lines of Python, under which a later call runs without its Python.
         recorded: why every call is recorded instead; None where there are guards.
     """
@@ -70,6 +101,9 @@ class Explanation:
     kernels: int = 0
     different_kernels: int = 0
     bytes_moved: int = 0
+    bytes_least: int = 0
+    bytes_eager: int = 0
+    launches: list[LaunchTraffic] = field(default_factory=list)
     graphs: list[Any] = field(default_factory=list)
     guards: list[str] = field(default_factory=list)
     recorded: str | None = None
@@ -79,12 +113,28 @@ class Explanation:
         """Flushes before the end of the region."""
         return sum(f.reason != END for f in self.flushes)
 
+    def _launch_lines(self) -> list[str]:
+        """The launches that move most, equal ones once."""
+        counts = Counter(self.launches)
+        largest = sorted(counts, key=lambda each: -each.moved * counts[each])[:_SHOWN_LAUNCHES]
+        lines = [
+            f"  {f'{count} x ' if count > 1 else ''}{each.name}: {each.read} bytes read, "
+            f"{each.written} written"
+            for each, count in counts.items()
+            if each in largest
+        ]
+        left = len(counts) - len(lines)
+        return [*lines, f"  {left} others move less"] if left else lines
+
     def __str__(self) -> str:
         waiting = f" ({self.baseline} on the baseline)" if self.baseline else ""
         lines = [
             f"{self.plans} plans{waiting}, {self.kernels} kernels, {self.bytes_moved} bytes moved, "
-            f"{self.graph_break_count} flushes before the end"
+            f"{self.graph_break_count} flushes before the end",
+            f"  {self.bytes_least} bytes are the least possible; operators alone move "
+            f"{self.bytes_eager}",
         ]
+        lines += self._launch_lines()
         lines += [
             f"  {f.line}: {f.reason} after {f.records} ops ({'known' if f.known else 'new'})"
             for f in self.flushes
@@ -102,6 +152,7 @@ class _Watch(threading.local):
 
 
 _watch = _Watch()
+argument_checks: list[Callable[[object, object], None]] = []  # called before a call is recorded
 _counters: list[Callable[[Flush], None]] = []  # of all threads, for ever
 _active: list[_Listening] = []  # of all threads
 
@@ -117,30 +168,31 @@ def count_flushes(listener: Callable[[Flush], None]) -> None:
 
 def _observe() -> None:
     watched = bool(_active) or debug.level() > 0
-    _core.set_flush_observer(_on_flush if watched or _counters else None, watched)
-
-
-def _user_line() -> str:
-    """The innermost line outside this package."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if not name.startswith(_PACKAGE) and not name.startswith("<frozen"):
-            return f"{name}:{frame.f_lineno}"
-        frame = frame.f_back  # type: ignore[assignment]
-    return "<unknown>"
+    observed = watched or bool(_counters) or logs.active()
+    _core.set_flush_observer(_on_flush if observed else None, watched)
 
 
 def _on_flush(reason: str, records: int, seen: int) -> None:
     shown = debug.level() > 0 and not (seen and reason == END)
-    if not _watch.listeners and not _counters and not shown:
+    logged = logs.active()
+    if not _watch.listeners and not _counters and not shown and not logged:
         return
-    event = Flush(reason, _user_line(), records, bool(seen))
+    event = Flush(reason, logs.user_line(), records, bool(seen))
+    if logged:
+        _log(event)
     if shown:
         state = "known" if seen else "new"
         debug.show(debug.PLANS, f"{event.line}: {reason} after {records} ops ({state})")
     for listener in (*_counters, *_watch.listeners):
         listener(event)
+
+
+def _log(event: Flush) -> None:
+    if event.reason != END:
+        state = "known" if event.known else "new"
+        logs.note("dynamo", f"{event.line}: {event.reason} after {event.records} ops ({state})")
+    problem = breaks.refused(event.reason, _PACKAGE)
+    late("flambeau.reports.region_logs").flush(event, problem)
 
 
 class _Listening:
@@ -158,6 +210,11 @@ class _Listening:
         _watch.listeners.remove(self._listener)
         _active.remove(self)
         _observe()
+
+
+def listening(listener: Callable[[Flush], None]) -> _Listening:
+    """A `with` block in which `listener` gets every flush of the thread."""
+    return _Listening(listener)
 
 
 def _require(setting: str, event: Flush) -> None:
@@ -203,7 +260,7 @@ def require_no_break(problem: str, hint: str) -> None:
     """
     for listener, setting in ((_refuse, _FULL), (_refuse_here, _HERE)):
         if listener in _watch.listeners and is_compiling():
-            raise _broken(setting, _user_line(), problem, hint)
+            raise _broken(setting, logs.user_line(), problem, hint)
 
 
 class _Permitting:
@@ -225,16 +282,18 @@ class _Stance:
     """
 
     def __init__(self) -> None:
-        self._eager = self._passes = self.special = False
+        self.eager = self.refuses = self._passes = self.special = False
 
     @property
-    def eager(self) -> bool:
-        """Whether they run without being recorded, and their Python always."""
-        return self._eager
+    def present(self) -> tuple[bool, bool]:
+        """Whether they run without being recorded, their Python always; whether what has no program
+        raises."""
+        return self.eager, self.refuses
 
-    @eager.setter
-    def eager(self, value: bool) -> None:
-        self._eager = value
+    @present.setter
+    def present(self, value: tuple[bool, bool]) -> None:
+        self.eager, self.refuses = value
+        stream.refusals[:] = [_refuse_compiling] if self.refuses else []
         self._update()
 
     def read_passes(self) -> None:
@@ -244,8 +303,12 @@ class _Stance:
         self._update()
 
     def _update(self) -> None:
-        self.special = self._eager or self._passes
+        self.special = self.eager or self._passes
         _core.set_skipping(not self.special)
+
+
+def _refuse_compiling() -> None:
+    late("flambeau.reports.recompiles").refuse()
 
 
 Stance = _Stance()
@@ -363,6 +426,8 @@ def _wrap(
     def compiled(*args: Any, **kwargs: Any) -> Any:
         if Stance.special:
             return special(args, kwargs)
+        for check in argument_checks:
+            check(args, kwargs)
         begin()
         try:
             return function(*args, **kwargs)
@@ -575,10 +640,19 @@ def explain(function: Function, *args: Any, **kwargs: Any) -> Explanation:
         explanation.baseline += report.baseline
         explanation.kernels += report.launches
         explanation.graphs.append(report.graph)
-        explanation.bytes_moved += report.bytes_moved
+        _add_traffic(explanation, report)
     explanation.different_kernels = len(different)
     _add_guards(explanation, function, args, kwargs)
     return explanation
+
+
+def _add_traffic(explanation: Explanation, report: stream.StreamReport) -> None:
+    """Adds the bytes that a program moves."""
+    moved = late("flambeau.reports.traffic").of_report(report)
+    explanation.launches += moved.launches
+    explanation.bytes_moved += moved.bytes
+    explanation.bytes_least += moved.least
+    explanation.bytes_eager += moved.eager
 
 
 def _add_guards(explanation: Explanation, function: Any, args: Any, kwargs: Any) -> None:
@@ -660,6 +734,9 @@ def reset() -> None:
     """Forgets all compiled streams and what was learnt about varying sizes."""
     _core.stream_clear()
     stream.forget()
+    shown = loaded("flambeau.reports.region_logs")
+    if shown is not None:
+        shown.forget()
     graphs = loaded("flambeau._dynamo.custom_backend")
     if graphs is not None:
         graphs.reset()
@@ -678,3 +755,4 @@ def install() -> None:
 
 
 _core.set_joint_compiler(_compile_joint)
+logs.when_changed(_observe)

@@ -24,8 +24,8 @@ Stage = tuple[str, float, str]
 
 
 @dataclass
-class _Collected:
-    """The stages found so far, and how many programs they belong to."""
+class Collected:
+    """The stages so far, and how many programs they belong to."""
 
     stages: list[Stage] = field(default_factory=list)
     programs: int = 0
@@ -56,9 +56,9 @@ def stages(function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Stag
         >>> [name for name, milliseconds, text in stages][2:8]
         ['simplify', 'prepare', 'analyse', 'cluster', 'order', 'lower']
     """
-    collected = _Collected()
+    collected = Collected()
     regions.reset()
-    with _compiling_into(collected), debug.watch(
+    with compiling_into(collected), debug.watch(
         lambda report: collected.add(report.stage, report.milliseconds, report.text())
     ):  # fmt: skip
         regions.record(function, args, kwargs)
@@ -66,7 +66,7 @@ def stages(function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Stag
 
 
 @contextmanager
-def _compiling_into(collected: _Collected) -> Iterator[None]:
+def compiling_into(collected: Collected) -> Iterator[None]:
     """Inside, streams are compiled as ever (also with a backward, ahead of time), but watched."""
     begin = time.perf_counter()
 

@@ -18,16 +18,17 @@ from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
 from flambeau._core import ExternalTensor, LiveValue, OpRecord, RecordedStream
-from flambeau.compiler import stored, tiers
+from flambeau.compiler import debug, stored, tiers
 from flambeau.driver import calls
 from flambeau.driver.planner import Budget, Program, conditions, plan_of
 from flambeau.driver.tracer import Tracer, traced_until_settled
-from flambeau.ir.lock import importing
-from flambeau.ir.node import ITEM_SIZE, Graph, GraphOutput, Node, topological
-from flambeau.ir.size import Size, SizeExpr, estimate, mul, prod, substitute, symbol
+from flambeau.ir.lock import importing, late, loaded
+from flambeau.ir.node import Graph, GraphOutput, Node, topological
+from flambeau.ir.size import Size, SizeExpr, estimate, prod, substitute, symbol
 from flambeau.ir.size_program import Condition, Truth, eq
 from flambeau.language.layout import contiguous_strides
 from flambeau.prims.record import record_of
+from flambeau.runtime import logs
 
 if TYPE_CHECKING:
     from flambeau.driver.specify import Specification
@@ -67,12 +68,14 @@ class StreamReport:
     """Figures of one compiled stream, for `explain`.
 
     Attributes:
-        records: ops recorded.
+        externals: the tensors that it reads.
+        records: the calls that were recorded, without those of a backward.
         numbers: the values of its symbols.
         plan: its Plan.
     """
 
-    records: int
+    externals: Sequence[ExternalTensor]
+    records: Sequence[OpRecord]
     numbers: list[int]
     plan: Any
 
@@ -81,15 +84,6 @@ class StreamReport:
         """The stream as one program."""
         graph: Graph = self.plan.graph()
         return graph
-
-    @property
-    def bytes_moved(self) -> int:
-        """Bytes of the program's inputs and outputs: what a perfect fusion would move."""
-        graph = self.graph
-        hints = dict(zip(graph.symbols, self.numbers, strict=True))
-        leaves = (*graph.inputs, *(output.node for output in graph.outputs))
-        sizes = [mul(prod(x.shape), ITEM_SIZE[x.dtype]) for x in leaves if x is not None]
-        return sum(estimate(size, hints, 0) for size in sizes)
 
     @property
     def launches(self) -> int:
@@ -114,6 +108,7 @@ _MAX_HINTS = 64
 # Each history lives as long as a Plan of its streams, or the compilation that makes the first one.
 _histories: WeakValueDictionary[Any, History] = WeakValueDictionary()
 _watchers: list[list[StreamReport]] = []
+refusals: list[Callable[[], None]] = []  # called before a stream is compiled: they may raise
 
 
 def forget() -> None:
@@ -439,6 +434,8 @@ def plan_of_stream(
         records: how many of its records are the user's calls.
         specify: traces it, in the light of what was seen before.
     """
+    for refuse in refusals:
+        refuse()
     tensors, own = recorded.externals[:externals], recorded.records[:records]
     history = history_of((kind, history_key(tensors, own)))
     seen = History(history.hints)  # a trace of later on is to be the same
@@ -452,8 +449,10 @@ def plan_of_stream(
     numbers = numbers_of(tensors, own)
     plan = plan_of(Program(specify_anew, numbers, history, name, recorded.tuned))
     history.hints = [*history.hints, numbers][-_MAX_HINTS:]
+    if logs.active() or loaded("flambeau._dynamo.config") is not None:
+        late("flambeau.reports.region_logs").program(recorded, records, plan, numbers)
     for watcher in _watchers:
-        watcher.append(StreamReport(records, numbers, plan))
+        watcher.append(StreamReport(tensors, own, numbers, plan))
     return plan
 
 
@@ -524,7 +523,7 @@ def graph_of(trace: StreamTrace, live: Sequence[LiveValue]) -> Graph:
         visible=len(outputs),
         guards=(*trace.guards, *trace.environment.guards),
         generators=trace.generators,
-        name="stream",
+        name=debug.FORWARD,
     )
 
 

@@ -13,15 +13,19 @@ _PUBLIC = {
     **dict.fromkeys(
         "compile disable explain is_compiling reset".split(), "flambeau.capture.regions"
     ),
+    **dict.fromkeys(
+        "load_cache_artifacts save_cache_artifacts".split(), "flambeau.compiler.artifacts"
+    ),
     "find_nan": "flambeau.compiler.nan_origin",
+    "report": "flambeau.reports.report",
     "stages": "flambeau.capture.stages",
     "step": "flambeau.compiler.stepping",
     "wait": "flambeau.compiler.tiers",
     **dict.fromkeys(
         "allow_in_graph assume_constant_result cudagraph_mark_step_begin "
         "get_default_backend is_dynamo_compiling is_exporting keep_portable_guards_unsafe "
-        "keep_tensor_guards_unsafe list_backends load_cache_artifacts "
-        "load_compiled_function nested_compile_region save_cache_artifacts "
+        "keep_tensor_guards_unsafe list_backends "
+        "load_compiled_function nested_compile_region "
         "set_default_backend set_enable_guard_collectives set_stance "
         "skip_all_guards_unsafe skip_guard_on_all_nn_modules_unsafe "
         "skip_guard_on_globals_unsafe skip_guard_on_inbuilt_nn_modules_unsafe "
@@ -30,6 +34,19 @@ _PUBLIC = {
         "flambeau.utils.compiler_names",
     ),
 }
+
+
+# PyTorch's names; `report`, `stages`, `step`, `find_nan`, `wait` and `explain` are Flambeau's own.
+__all__ = [
+    "allow_in_graph", "assume_constant_result", "compile", "config", "cudagraph_mark_step_begin",
+    "disable", "get_default_backend", "is_compiling", "is_dynamo_compiling", "is_exporting",
+    "keep_portable_guards_unsafe", "keep_tensor_guards_unsafe", "list_backends",
+    "load_cache_artifacts", "load_compiled_function", "nested_compile_region", "reset",
+    "save_cache_artifacts", "set_default_backend", "set_enable_guard_collectives", "set_stance",
+    "skip_all_guards_unsafe", "skip_guard_on_all_nn_modules_unsafe",
+    "skip_guard_on_globals_unsafe", "skip_guard_on_inbuilt_nn_modules_unsafe",
+    "substitute_in_graph", "wrap_numpy",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -37,11 +37,11 @@ from flambeau.utils.compiler_names import _keep_all as keep_portable_guards_unsa
 from flambeau.utils.compiler_names import _keep_all as keep_tensor_guards_unsafe
 from flambeau.ir.lock import late as late
 from flambeau.utils.compiler_names import list_backends as list_backends
-from flambeau.utils.compiler_names import load_cache_artifacts as load_cache_artifacts
+from flambeau.compiler.artifacts import load_cache_artifacts as load_cache_artifacts
 from flambeau.utils.compiler_names import load_compiled_function as load_compiled_function
 from flambeau.utils.compiler_names import nested_compile_region as nested_compile_region
 from flambeau.capture.regions import reset as reset
-from flambeau.utils.compiler_names import save_cache_artifacts as save_cache_artifacts
+from flambeau.compiler.artifacts import save_cache_artifacts as save_cache_artifacts
 from flambeau.utils.compiler_names import set_default_backend as set_default_backend
 from flambeau.utils.compiler_names import set_enable_guard_collectives as set_enable_guard_collectives
 from flambeau.utils.compiler_names import set_stance as set_stance

@@ -150,6 +150,7 @@ class Level:
 
 
 statistics = Stats()
+used_blobs: set[str] = set()  # keys of blobs that this process read or stored: see `artifacts`
 _levels: dict[str, Level] = {}
 _libraries: dict[str, Any] = {}
 _numbers = itertools.count()
@@ -423,7 +424,10 @@ def get_blob(key: str) -> bytes | None:
     """The bytes stored under `key`; None if there are none, or they were damaged."""
     path = _blob_path(_root(), key)
     try:
-        return _unsealed(path, own=True)
+        content = _unsealed(path, own=True)
+        if content is not None:
+            used_blobs.add(key)
+        return content
     except ValueError:
         with contextlib.suppress(OSError):
             os.unlink(path)
@@ -470,6 +474,7 @@ def put_blob(key: str, value: bytes) -> None:
     make_room(len(value) + 16)
     with contextlib.suppress(OSError):
         write_blob(_root(), key, value)
+        used_blobs.add(key)
 
 
 # ------------------------------------------------------------------------------- maintenance

@@ -1,8 +1,9 @@
 """Reports of the compiler's work: the ladder `FLAMBEAU_DEBUG=1..5`, and watchers of stages.
 
 Each level shows what the levels below it show, and more (docs/debugging.md has an example of each).
-Everything goes to the standard error stream, so that a program's own output stays as it is. Loads
-nothing of the compiler, so that asking who watches costs nothing.
+Everything goes to the standard error stream, so that a program's own output stays as it is. Single
+kinds of output are artifacts of `runtime/logs.py`. Loads nothing of the compiler, so that asking
+who watches costs nothing.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from flambeau.runtime import settings
+from flambeau.runtime import logs, settings
 
+# Names of the programs of regions: their streams, and the backward of such a stream. All others
+# are operators of eager mode.
+FORWARD, BACKWARD = "stream", "CompiledFunctionBackward"
 PLANS, GRAPHS, SCHEDULES, SOURCES, EVERYTHING = range(1, 6)
 LADDER = {
     PLANS: "a line per compiled plan, with the time of each stage; flushes and guards of "
@@ -78,4 +82,4 @@ def watch(watcher: Watcher) -> Iterator[None]:
 
 def observed() -> bool:
     """Whether every stage of every program is observed: then no stage may be skipped."""
-    return bool(watchers) or level() >= GRAPHS
+    return bool(watchers) or level() >= GRAPHS or logs.stages()

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flambeau.compiler.schedule import launch as scheduled
-from flambeau.ir.plan import BlockProgram, Buffer, Execution, Launch, Number, Packing
+from flambeau.ir.plan import ACCESS, BlockProgram, Buffer, Execution, Launch, Number, Packing
 from flambeau.ir.size import Size
 from flambeau.ir.size_program import Program
 
@@ -84,10 +84,17 @@ def _launch(
         group=launch.group,
         flops=_optional(launch.flops, program),
         elements=_optional(launch.elements, program),
-        traffic=launch.traffic,
+        traffic=_traffic(launch),
         packing=_packing(launch, program),
         program=None if kernel is None else programs.get(kernel.text()),
     )
+
+
+def _traffic(launch: scheduled.Launch) -> list[int]:
+    """Per buffer the bytes of a point, and the access."""
+    points = launch.traffic or [0] * len(launch.buffers)
+    pairs = zip(points, launch.accesses(), strict=True)
+    return [number for size, access in pairs for number in (size, ACCESS[access])]
 
 
 def _packing(launch: scheduled.Launch, program: Program) -> Packing | None:

@@ -47,10 +47,10 @@ from flambeau.compiler.schedule.candidates import Choose
 from flambeau.compiler.simplify import simplify
 from flambeau.ir.failure import failure
 from flambeau.ir.kernel import Kernel
-from flambeau.ir.lock import importing
+from flambeau.ir.lock import importing, late
 from flambeau.ir.node import Graph
 from flambeau.ir.plan import BlockProgram, Execution
-from flambeau.runtime import collection, settings
+from flambeau.runtime import collection, logs, settings
 
 
 @dataclass
@@ -296,12 +296,17 @@ def _printed(state: State) -> list[tuple[str, str]]:
 
 
 def _c_text(state: State) -> str:
-    """The kernels' C; each function has its name in the cache as soon as it is compiled."""
+    """The kernels' C."""
+    return "\n".join(_c_texts(state))
+
+
+def _c_texts(state: State) -> list[str]:
+    """The C of each kernel; its function has its name in the cache as soon as it is compiled."""
     with importing:
         from flambeau.compiler.codegen.c.printer.c_forms import SYMBOL
 
     names = state.symbols
-    return "\n".join(c.replace(SYMBOL, names.get(text, SYMBOL)) for text, c in _printed(state))
+    return [c.replace(SYMBOL, names.get(text, SYMBOL)) for text, c in _printed(state)]
 
 
 def _compiled_text(state: State) -> str:
@@ -480,14 +485,16 @@ def _compiled(graph: Graph, registers: int | None, choose: Choose | None) -> Sta
     waits = _policy(state) == "wait"
     build = state.build = targets.begin(_device(state)) if waits else None
     try:
-        if not debug.watchers and not debug.level():
+        if not debug.watchers and not debug.level() and not logs.active():
             with collection.paused():
                 for _ in _run(state, listed):
                     pass
             return state
         if debug.level() >= debug.EVERYTHING:
             debug.show(debug.EVERYTHING, f"{graph.name}: traced", _graph_text(state))
-        _show(state, list(_reports(state, listed)))
+        reports = list(_reports(state, listed))
+        _show(state, reports)
+        _log(state, graph, reports)
         return state
     finally:
         if build is not None:
@@ -507,12 +514,8 @@ def _show(state: State, reports: list[debug.Report]) -> None:
     """Shows the parts of one compiled program that FLAMBEAU_DEBUG selects."""
     if not debug.level():
         return
-    name, launches = state.graph.name, state.schedule.launches
-    routines = sum(launch.routine is not None for launch in launches)
-    times = ", ".join(f"{r.stage} {r.milliseconds:.2f}" for r in reports)
-    total = sum(r.milliseconds for r in reports)
-    what = f"{len(launches) - routines} kernels, {routines} routines"
-    debug.show(debug.PLANS, f"{name}: {what}, {total:.2f} ms ({times})")
+    name = state.graph.name
+    debug.show(debug.PLANS, _summary(state, reports))
     if debug.level() >= debug.GRAPHS:
         debug.show(debug.GRAPHS, f"{name}: program", _graph_text(state))
     if debug.level() >= debug.SCHEDULES:
@@ -524,13 +527,35 @@ def _show(state: State, reports: list[debug.Report]) -> None:
         debug.show(debug.EVERYTHING, f"{name}: execution", _execution_text(state))
 
 
+def _summary(state: State, reports: list[debug.Report]) -> str:
+    """One line about a compiled program."""
+    launches = state.schedule.launches
+    routines = sum(launch.routine is not None for launch in launches)
+    times = ", ".join(f"{r.stage} {r.milliseconds:.2f}" for r in reports)
+    total = sum(r.milliseconds for r in reports)
+    what = f"{len(launches) - routines} kernels, {routines} routines"
+    return f"{state.graph.name}: {what}, {total:.2f} ms ({times})"
+
+
+def _log(state: State, traced: Graph, reports: list[debug.Report]) -> None:
+    """Logs what `TORCH_LOGS` selects of one compiled program."""
+    if not logs.active():
+        return
+    logs.note("inductor", _summary(state, reports))
+    functions = functools.partial(_c_texts, state), functools.partial(_keep, state)
+    late("flambeau.reports.program_logs").show(state, traced, *functions)
+
+
 def _keep(state: State) -> str:
     """Writes the kernels as a unit that compiles to the cache's folder of sources."""
     with importing:
         from flambeau.compiler.cache import blake2b, directory
         from flambeau.compiler.codegen.c.printer.c_unit import render
 
-    kernels = [(state.symbols[text], c) for text, c in _printed(state)]
+    kernels = [
+        (state.symbols.get(text, f"kernel{number}"), c)
+        for number, (text, c) in enumerate(_printed(state))
+    ]
     source = render(kernels, targets.current())
     path = directory() / "sources" / f"{blake2b(source.encode(), digest_size=8).hexdigest()}.c"
     path.parent.mkdir(parents=True, exist_ok=True)

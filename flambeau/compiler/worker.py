@@ -39,7 +39,12 @@ MAX_DEATHS = 6  # workers in a row that died at work: then none is started any m
 # took 1.8 times as long meanwhile, with 8 it takes 1.5 times as long; with 12 kernels come twice as
 # late, and with 19 (1.5 percent) after minutes, which the program spends on slower code.
 NICENESS = 8
-ENVIRONMENT = {"FLAMBEAU_NUM_THREADS": "1", "FLAMBEAU_VERIFY": "0", "FLAMBEAU_DEBUG": "0"}
+ENVIRONMENT = {
+    "FLAMBEAU_NUM_THREADS": "1",
+    "FLAMBEAU_VERIFY": "0",
+    "FLAMBEAU_DEBUG": "0",
+    "TORCH_LOGS": "",
+}
 FOLDERS = "flambeau-worker-"
 _LENGTH = 8
 _STALE = 3600.0  # seconds after which a folder without a lock is nobody's

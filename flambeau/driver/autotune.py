@@ -26,6 +26,7 @@ from flambeau.ir.plan import Buffer, Execution, Launch, Number, PlanSpec
 from flambeau.ir.size import Size, evaluate
 from flambeau.ir.size_program import Program
 from flambeau.language.schema import ArgumentSpec
+from flambeau.runtime import logs
 
 BUDGET = 0.4  # seconds per call, about
 SAMPLE = 2e-4  # seconds of a measurement, at least
@@ -167,6 +168,8 @@ class Tuner:
         ]
         head = f"autotune: {report.call}, {report.threads} threads"
         debug.show(debug.PLANS, head, "\n".join(lines))
+        for name in ("autotuning", "benchmarking"):
+            logs.emit(name, "\n".join([head, *lines]))
 
 
 def _kept(name: str | None) -> str | None:

@@ -25,7 +25,7 @@ from flambeau.ir.plan import BackwardSpec, Execution, PlanSpec
 from flambeau.language import promotion
 from flambeau.language.definition import Overload
 from flambeau.language.schema import ArgumentSpec
-from flambeau.runtime import collection, settings
+from flambeau.runtime import collection, logs, settings
 
 if TYPE_CHECKING:
     from flambeau.compiler.pipeline import Portable
@@ -234,7 +234,9 @@ class _Stored:
         if execution is None:  # never run, kernels evicted, or somebody wants to see the stages
             return self.traced.compile()
         name = self.stored.spec.name
-        debug.show(debug.PLANS, f"{name}: a finished plan of an earlier run")
+        text = f"{name}: a finished plan of an earlier run"
+        debug.show(debug.PLANS, text)
+        logs.emit("caching", text)
         return execution
 
     def _execution(self) -> Execution | None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 Instruction = tuple[int, int, int]
+ACCESS = {"r": 1, "w": 2, "rw": 3}  # of a launch to a buffer, in `Launch.traffic`
 ERRORS: tuple[str, ...] = ("index", "runtime", "value", "linalg")  # numbering = native `ErrorKind`
 
 
@@ -232,7 +233,8 @@ class Launch(NamedTuple):
         scratch: register of bytes per worker.
         group: launches of one group in a row are independent.
         flops, elements: registers, for profiles.
-        traffic: for profiles: per buffer, bytes per point at most, and how often; or empty.
+        traffic: for profiles: per buffer, bytes per point at most (all of it where there are no
+            `elements`), and an `ACCESS`; or empty.
         packing: see `Packing`.
         program: on the baseline tier, in place of a kernel.
     """

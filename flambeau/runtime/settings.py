@@ -83,7 +83,7 @@ KNOBS: dict[str, Knob] = {
             "when kernels are compiled: background, wait, never",
         ),
         Knob("COMPILE_JOBS", _count, 0, "compilers that run at once; 0: one per core"),
-        Knob("DEBUG", _count, 0, "0 to 5: how much of the work is shown; or TORCH_LOGS"),
+        Knob("DEBUG", _count, 0, "0 to 5: how much of the work is shown"),
         Knob("FRAMES", _flag, True, "compiled functions run known calls without their Python"),
         Knob("NUM_THREADS", _count, 0, "threads of the core; 0: one per core"),
         Knob("TARGET", _TARGETS, None, "instruction set of kernels: avx512, avx2, neon, generic"),
@@ -94,35 +94,10 @@ KNOBS: dict[str, Knob] = {
 
 _values: dict[str, Any] = {}
 
-# PyTorch's names of what its compiler logs, in TORCH_LOGS and `torch._logging.set_logs`, to DEBUG.
-LOGS = {
-    **dict.fromkeys(
-        "all dynamo aot inductor graph_breaks recompiles recompiles_verbose guards perf_hints "
-        "autotuning compiled_autograd cudagraphs verbose_guards".split(), 1),
-    **dict.fromkeys(
-        "graph graph_code graph_sizes bytecode aot_graphs aot_joint_graph pre_grad_graphs "
-        "post_grad_graphs fx trace_call".split(), 2),
-    **dict.fromkeys("schedule fusion loop_ordering ir_pre_fusion ir_post_fusion".split(), 3),
-    **dict.fromkeys("output_code kernel_code".split(), 4),
-}  # fmt: skip
 
-
-def logs_level(text: str) -> int:
-    """The level of DEBUG of a list of PyTorch's names; unknown names have no effect.
-
-    A name with `+` shows one level more, one with `-` nothing.
-
-    Example:
-        >>> logs_level("graph_breaks,output_code"), logs_level("+dynamo"), logs_level("-all")
-        (4, 2, 0)
-    """
-    levels = [0]
-    for part in text.split(","):
-        name = part.strip().removeprefix("torch._").rpartition(".")[2]
-        if name and not name.startswith("-"):
-            level = LOGS.get(name.removeprefix("+"), 0)
-            levels.append(level + 1 if level and name.startswith("+") else level)
-    return max(levels)
+def logs_variable(suffix: str) -> str:
+    """`TORCH_LOGS`, or with a suffix `TORCH_LOGS_OUT` or `_FORMAT` (`runtime/logs.py`)."""
+    return os.environ.get("TORCH_LOGS" + suffix, "")
 
 
 def get(name: str) -> Any:
@@ -139,8 +114,6 @@ def get(name: str) -> Any:
 
 def _read(knob: Knob) -> Any:
     text = os.environ.get(PREFIX + knob.name, "")
-    if not text and knob.name == "DEBUG":
-        return logs_level(os.environ.get("TORCH_LOGS", ""))
     if not text:
         return _default_cache() if knob.name == "CACHE_DIR" else knob.default
     try:

@@ -27,11 +27,17 @@ __all__ = [
     "wrap_numpy",
 ]
 
-_HINT = "\nhint: torch.compile stores its kernels on disk by itself"
-
 
 def allow_in_graph(fn: Any) -> Any:
-    """Accepts functions: every function may be part of a region."""
+    """Returns a function, or a list of them, as it is: every function may be part of a region.
+
+    Raises:
+        AssertionError: it is not callable.
+    """
+    if isinstance(fn, (list, tuple)):
+        return [allow_in_graph(each) for each in fn]
+    if not callable(fn):
+        raise AssertionError("allow_in_graph expects a callable")
     return fn
 
 
@@ -43,8 +49,22 @@ def assume_constant_result(fn: Any) -> Any:
 def substitute_in_graph(
     original_fn: Any, *, can_constant_fold_through: bool = False, skip_signature_check: bool = False
 ) -> Callable[[Any], Any]:
-    """A decorator that changes nothing: regions call the original function."""
-    return lambda replacement: replacement
+    """A decorator that changes nothing: regions call the original function.
+
+    Raises:
+        TypeError: `original_fn` or what is decorated is no function.
+    """
+    if not callable(original_fn):
+        kind = type(original_fn)
+        raise TypeError(f"substitute_in_graph expects a function but got {kind}")
+
+    def decorator(replacement: Callable[..., object]) -> Callable[..., object]:
+        if not callable(replacement):
+            kind = type(replacement)
+            raise TypeError(f"@substitute_in_graph(...) expects a function but got {kind}")
+        return replacement
+
+    return decorator
 
 
 def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -136,15 +156,20 @@ def set_enable_guard_collectives(enabled: bool) -> bool:
     return False
 
 
-_STANCES = ("default", "eager_on_recompile", "eager_then_compile", "force_eager")
+_STANCES = (
+    "default", "eager_on_recompile", "eager_then_compile", "aot_eager_then_compile",
+    "fail_on_recompile", "force_eager",
+)  # fmt: skip
 
 
 class set_stance:  # noqa: N801 - also a context manager and decorator
     """How compiled functions behave from now on, or in a block or a function.
 
     Args:
-        stance: "default"; "force_eager": they run uncompiled; "eager_on_recompile" and
-            "eager_then_compile" are as the default, for compiled calls have the bits of eager ones.
+        stance: "default"; "force_eager": they run uncompiled; "fail_on_recompile": where one has no
+            program for a call it raises RuntimeError; "eager_on_recompile", "eager_then_compile"
+            and "aot_eager_then_compile" are as the default, for compiled calls have the bits of
+            eager ones.
         skip_guard_eval_unsafe: without effect: there are no guards to skip.
         force_backend: None, "inductor", or "eager", which is as "force_eager".
 
@@ -173,48 +198,37 @@ class set_stance:  # noqa: N801 - also a context manager and decorator
             raise failure(
                 NotImplementedError, "set_stance", problem, f"one of {', '.join(_STANCES)}"
             )
-        self._eager = stance == "force_eager" or force_backend == "eager"
-        self._before = regions.Stance.eager
-        regions.Stance.eager = self._eager
+        eager = stance == "force_eager" or force_backend == "eager"
+        self._own = eager, stance == "fail_on_recompile"
+        self._before = regions.Stance.present
+        regions.Stance.present = self._own
 
     def __enter__(self) -> None:
-        regions.Stance.eager = self._eager
+        regions.Stance.present = self._own
 
     def __exit__(self, *exception: object) -> None:
-        regions.Stance.eager = self._before
+        regions.Stance.present = self._before
 
     def __call__(self, fn: Any) -> Any:
         """A function that sets the stance while it runs."""
-        regions.Stance.eager = self._before
+        regions.Stance.present = self._before
 
         @functools.wraps(fn)
         def inner(*args: Any, **kwargs: Any) -> Any:
-            before, regions.Stance.eager = regions.Stance.eager, self._eager
+            before, regions.Stance.present = regions.Stance.present, self._own
             try:
                 return fn(*args, **kwargs)
             finally:
-                regions.Stance.eager = before
+                regions.Stance.present = before
 
         return inner
 
 
-def _artifacts(op: str) -> NotImplementedError:
-    return NotImplementedError(f"[{op}] compiled programs are not handed out as bytes{_HINT}")
-
-
-def save_cache_artifacts() -> None:
-    """Raises NotImplementedError."""
-    raise _artifacts("save_cache_artifacts")
-
-
-def load_cache_artifacts(serialized_artifacts: bytes) -> None:
-    """Raises NotImplementedError."""
-    raise _artifacts("load_cache_artifacts")
-
-
 def load_compiled_function(file: Any, *, f_globals: Any = None, external_data: Any = None) -> Any:
     """Raises NotImplementedError."""
-    raise _artifacts("load_compiled_function")
+    problem = "compiled functions are not stored one by one"
+    hint = "save_cache_artifacts() stores the programs of a process"
+    raise failure(NotImplementedError, "load_compiled_function", problem, hint)
 
 
 def _keep_all(guard_entries: Any, **options: Any) -> list[bool]:

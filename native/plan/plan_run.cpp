@@ -259,8 +259,9 @@ int64_t bytes_of(const Execution& run, const Launch& launch) {
     const int32_t* const begin = launch.buffers.data();
     if (std::find(begin, begin + i, launch.buffers[i]) != begin + i) continue;
     int64_t bytes = run.buffer_bytes[launch.buffers[i]];
-    if (!launch.traffic.empty() && points >= 0) {
-      bytes = std::min(bytes, points * launch.traffic[2 * i]) * launch.traffic[2 * i + 1];
+    if (!launch.traffic.empty()) {
+      if (points >= 0) bytes = std::min(bytes, points * launch.traffic[2 * i]);
+      bytes *= (launch.traffic[2 * i + 1] & 1) + (launch.traffic[2 * i + 1] >> 1 & 1);
     }
     total += bytes;
   }

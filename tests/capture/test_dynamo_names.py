@@ -83,7 +83,7 @@ def test_stances(stance):
     assert decorated() is (stance != "force_eager")
     assert compiled(torch.ones(1))[1] is True
     with pytest.raises(NotImplementedError):
-        torch.compiler.set_stance("fail_on_recompile")
+        torch.compiler.set_stance("no_such_stance")
 
 
 def test_marks_of_tensors_and_functions():

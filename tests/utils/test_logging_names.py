@@ -1,54 +1,17 @@
-"""PyTorch's names of logs, mapped to `FLAMBEAU_DEBUG`, and small private names."""
+"""Names of `torch._logging` beside outputs (tests/capture/test_logs.py), small private names."""
 
 from __future__ import annotations
-
-import logging
-import subprocess
-import sys
 
 import pytest
 
 import flambeau as torch
-from flambeau.runtime import settings
-
-PROGRAM = """
-import flambeau as torch
-torch.compile(lambda x: (x + 1).sum().item())(torch.ones(3))
-"""
 
 
-@pytest.fixture(autouse=True)
-def level():
-    with settings.override(DEBUG=0):
-        yield
-
-
-def test_names_set_the_level():
-    for expected, names in (
-        (4, {"output_code": True}),
-        (2, {"graph_code": True, "graph_breaks": True}),
-        (1, {"dynamo": logging.INFO}),
-        (2, {"dynamo": logging.DEBUG}),
-        (0, {"all": logging.WARNING, "guards": False}),
-    ):
-        torch._logging.set_logs(**names)
-        assert settings.get("DEBUG") == expected, names
-    assert settings.logs_level("unknown") == 0
-
-
-def test_the_environment_variable_of_pytorch():
-    def printed(**variables):
-        result = subprocess.run(
-            [sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=variables
-        )
-        assert result.returncode == 0, result.stderr
-        return "item() after" in result.stderr
-
-    import os
-
-    env = {k: v for k, v in os.environ.items() if k not in ("TORCH_LOGS", "FLAMBEAU_DEBUG")}
-    assert printed(**env, TORCH_LOGS="graph_breaks")
-    assert not printed(**env, TORCH_LOGS="graph_breaks", FLAMBEAU_DEBUG="0")
+def test_small_names_of_logging():
+    text = torch._logging.LazyString(lambda x: f"<{x}>", 3)
+    assert str(text) == "<3>"
+    names = {logger.name for logger in torch._logging.get_loggers()}
+    assert {"torch", "torch._dynamo", "torch._inductor"} <= names
 
 
 def test_private_names_in_use():

@@ -8,6 +8,8 @@ from flambeau import _core
 from flambeau.capture.frame.evidence import Evidence, Raised, Unexplained, argument_lines
 from flambeau.capture.frame.machine import Machine
 from flambeau.compiler import debug
+from flambeau.ir.lock import late
+from flambeau.runtime import logs
 
 
 def learn(compiled: Any, tuned: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
@@ -31,11 +33,17 @@ def learn(compiled: Any, tuned: bool, args: tuple[Any, ...], kwargs: dict[str, A
         guards = _explain(compiled, mode, args, kwargs)
     except (Unexplained, Exception) as error:
         reason = _text(error)
-        debug.show(debug.PLANS, f"{_title(compiled)} is recorded at every call: {reason}")
+        text = f"{_title(compiled)} is recorded at every call: {reason}"
+        debug.show(debug.PLANS, text)
+        if logs.active():
+            late("flambeau.reports.region_logs").unexplained(compiled, text, reason)
         return reason
     finally:
         _core.record_unlearn(mode)
-    debug.show(debug.PLANS, f"{_title(compiled)} is explained, guards: " + "\n    ".join(guards))
+    text = f"{_title(compiled)} is explained, guards: " + "\n    ".join(guards)
+    debug.show(debug.PLANS, text)
+    if logs.active():
+        late("flambeau.reports.region_logs").explained(compiled, text, guards)
     return None
 
 

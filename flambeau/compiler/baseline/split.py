@@ -333,7 +333,7 @@ def _map(
         chunks=k.chunk_count(kernel, sizes),
         work=floordiv(mul(elements, cost_of(body) + 1), COST_PER_NANOSECOND),
         elements=elements,
-        traffic=[x for size, (_, access) in zip(bytes_of, parameters) for x in (size, len(access))],
+        traffic=bytes_of,
     )
 
 

@@ -65,7 +65,7 @@ class Call:
     """A kernel with the arguments of one launch; sizes are size expressions.
 
     For profiles: `flops`, `elements` (points of the loops), and `traffic`, per buffer how many
-    bytes a point reads or writes at most, then how often (2: it is read and written).
+    bytes a point reads or writes at most.
     """
 
     kernel: k.Kernel
@@ -547,9 +547,9 @@ class Builder:
     def _traffic(self) -> list[int]:
         """See `Call`."""
         traffic = []
-        for memory, (dtype, access) in self.parameters.items():
+        for memory, (dtype, _) in self.parameters.items():
             size = 0 if dtype == "error" else ITEM_SIZE[dtype]
-            traffic += [max(self.point_bytes.get(memory, 0), size), len(access)]
+            traffic.append(max(self.point_bytes.get(memory, 0), size))
         return traffic
 
     def _rows_per_chunk(self) -> Size:

@@ -526,12 +526,19 @@ class Clustering:
             after = ", ".join(map(str, sorted(cluster.predecessors))) or "none"
             listing.append(f"cluster {cluster.number}: {space}, after {after}")
             listing.extend("  " + lines[numbers[value]] for value in cluster.members)
-        for (first, second), reason in self.apart().items():
-            listing.append(
-                f"clusters {first} ({_names(self.clusters[first])}) and {second} "
-                f"({_names(self.clusters[second])}) are apart: {reason}"
-            )
+        listing += [line for line, _ in self.separations()]
         return "\n".join(listing) + "\n"
+
+    def separations(self) -> list[tuple[str, str]]:
+        """A line about each pair of clusters that are apart, with the reason."""
+        return [
+            (
+                f"clusters {first} ({_names(self.clusters[first])}) and {second} "
+                f"({_names(self.clusters[second])}) are apart: {reason}",
+                reason,
+            )
+            for (first, second), reason in self.apart().items()
+        ]
 
 
 def _first(cluster: Cluster) -> Node:

@@ -61,7 +61,8 @@ class Launch:
         group: launches of one group in a row are independent; -1: none.
         flops: floating-point operations, for profiles.
         elements: points of a kernel's loops, for profiles.
-        traffic: see `build.Call`; empty: every buffer is read or written once.
+        traffic: see `build.Call`; empty: all of every buffer.
+        access: of a routine: "r", "w" or "rw" per buffer; a kernel's parameters have theirs.
         packing: see `RoutineCall`; only of launches that pack an input.
         spare: see there.
     """
@@ -80,8 +81,15 @@ class Launch:
     flops: Size = 0
     elements: Size = 0
     traffic: list[int] = field(default_factory=list)
+    access: list[str] = field(default_factory=list)
     packing: tuple[int, int] | None = None
     spare: Size = 0
+
+    def accesses(self) -> list[str]:
+        """Whether each buffer is read ("r"), written ("w"), or both."""
+        if self.kernel is None:
+            return self.access
+        return [access for _, access in self.kernel.parameters]
 
 
 @dataclass
@@ -200,7 +208,10 @@ class _Launcher:
             values = list(cluster.members)
             calls = self._chosen(values[0], partial(routine_calls, values, place))
             count_flops(values[0], calls)
-            return [self._routine(call) for call in calls]
+            launches = [self._routine(call) for call in calls]
+            operands = {place(operand).memory for operand in values[0].inputs}
+            _note_access(launches, calls, operands, {place(value).memory for value in values})
+            return launches
         stores: dict[Node, list[Place]] = {}
         for value in cluster.members:
             places = self.placement.stores(value)
@@ -260,6 +271,22 @@ class _Launcher:
             elements=call.elements,
             traffic=call.traffic,
         )
+
+
+def _note_access(
+    launches: Sequence[Launch],
+    calls: Sequence[RoutineCall],
+    operands: set[Memory],
+    results: set[Memory],
+) -> None:
+    """Notes what routines read and write: operands are read, results are written, and other memory
+    is written by the first of the launches that uses it."""
+    read = set(operands)
+    for launch, call in zip(launches, calls, strict=True):
+        for memory in call.memory:
+            access = "r" * (memory in read) + "w" * (memory in results or memory not in read)
+            launch.access.append(access)
+        read.update(call.memory)
 
 
 def _written(prepared: Prepared) -> tuple[int, ...]:
