@@ -88,6 +88,8 @@ def _flat(module: GraphModule) -> GraphModule:
 def with_devices(graph: Graph, inputs: Value) -> None:
     """Makes the nodes' values, which have no device, fakes of the inputs' device.
 
+    Operators that a trace of fakes made on the meta device are those of the default device.
+
     Args:
         graph: the graph.
         inputs: real or fake tensors, in any containers.
@@ -103,9 +105,13 @@ def with_devices(graph: Graph, inputs: Value) -> None:
             return value
         return FakeTensor(mode, value, device)
 
+    hidden = torch.device("meta") if device.type != "meta" else None
     for node in graph.nodes:
         if "val" in node.meta:
             node.meta["val"] = fake(node.meta["val"])
+        if hidden is not None and node.kwargs.get("device") == hidden:
+            same = {"device": device} if device != torch.get_default_device() else {}
+            node.kwargs = {k: v for k, v in node.kwargs.items() if k != "device"} | same
 
 
 # ------------------------------------------------------------------------------- no effect

@@ -198,19 +198,22 @@ def eager_bytes(externals: Sequence[ExternalTensor], records: Sequence[OpRecord]
     tensors = {external.value: _Geometry(*external.tensor[1:4]) for external in externals}
     total = 0
     for record in records:
-        operands = [tensors[value] for value in record.operands if value >= 0]
+        slots = [tensors[value] if value >= 0 else None for value in record.operands]
+        operands = [x for x in slots if x is not None]
         numbers = [n for x in operands for n in (*x.sizes, *x.strides, x.offset)]
         numbers += record.integers
         graph: Graph = record.plan.graph()
         total += least_bytes(graph, dict(zip(graph.symbols, numbers, strict=True)))
-        for value, result in zip(record.results, _results(record.plan.spec, numbers)):
+        for value, result in zip(record.results, _results(record.plan.spec, numbers, slots)):
             if value >= 0 and result is not None:
                 tensors[value] = result
     return total
 
 
-def _results(spec: PlanSpec, numbers: Sequence[int]) -> list[_Geometry | None]:
-    """The geometry of a call's results; None for operands, which have theirs."""
+def _results(
+    spec: PlanSpec, numbers: Sequence[int], operands: Sequence[_Geometry | None]
+) -> list[_Geometry | None]:
+    """The geometry of a call's results; None for absent ones."""
     registers = run(spec.program, numbers)
 
     def values(places: Sequence[int]) -> tuple[int, ...]:
@@ -219,6 +222,8 @@ def _results(spec: PlanSpec, numbers: Sequence[int]) -> list[_Geometry | None]:
     return [
         _Geometry(values(x.sizes), values(x.strides), registers[x.offset] if x.offset >= 0 else 0)
         if x.kind in ("new", "alias")
+        else operands[x.slot]
+        if x.kind == "input"
         else None
         for x in spec.outputs
     ]

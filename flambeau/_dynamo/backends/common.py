@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flambeau._functorch.aot_autograd import aot_module_simplified
 from flambeau.fx import GraphModule
+from flambeau.ir.lock import importing
 
 __all__ = ["aot_autograd"]
 
@@ -29,6 +29,9 @@ class AotAutograd:
         self, gm: GraphModule, example_inputs: Sequence[Any], **options: Any
     ) -> Callable[..., Any]:
         """Compiles a graph."""
+        with importing:
+            from flambeau._functorch.aot_autograd import aot_module_simplified
+
         return aot_module_simplified(gm, example_inputs, **self.kwargs)
 
 
