@@ -85,10 +85,14 @@ class Builder {
     return true;
   }
 
-  // Reads the result. `fresh`: what may be rebuilt: containers.
+  // Reads the result. `identical`: tuples that it holds themselves; others are built again.
+  bool read_result(PyObject* value, PyObject* identical) {
+    identical_ = identical;
+    return read_result(value);
+  }
   bool read_result(PyObject* value) {
     if (is_tensor(value)) return read_tensor(tensor_of(value));
-    if (PyTuple_CheckExact(value)) return read_items(RecipeItem::Tuple, value);
+    if (PyTuple_CheckExact(value) && !is_identical(value)) return read_items(RecipeItem::Tuple, value);
     if (PyList_CheckExact(value)) return read_items(RecipeItem::List, value);
     if (PyDict_CheckExact(value)) return read_dict(value);
     x_->recipe.push_back({RecipeItem::Object, 0, share(value)});
@@ -225,8 +229,15 @@ class Builder {
     return true;
   }
 
+  bool is_identical(PyObject* value) const {
+    PyObject** items = PySequence_Fast_ITEMS(identical_);
+    PyObject** end = items + PyTuple_GET_SIZE(identical_);
+    return std::find(items, end, value) != end;
+  }
+
   Explanation* x_;
   const Recorder* r_;
+  PyObject* identical_ = nullptr;  // a tuple
   std::vector<int32_t> live_;
   std::unordered_map<const Tensor*, int32_t> sources_;
   std::unordered_map<Py_ssize_t, const Tensor*> outputs_;
@@ -237,9 +248,9 @@ class Builder {
 }  // namespace
 
 Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, PyObject* guards) {
-  PyObject *parts, *constants, *text;
-  if (!PyArg_ParseTuple(guards, "O!O!O!", &PyTuple_Type, &parts, &PyTuple_Type, &constants,
-                        &PyList_Type, &text)) {
+  PyObject *parts, *constants, *identical, *text;
+  if (!PyArg_ParseTuple(guards, "O!O!O!O!", &PyTuple_Type, &parts, &PyTuple_Type, &constants,
+                        &PyTuple_Type, &identical, &PyList_Type, &text)) {
     return {};
   }
   auto explanation = steal(new Explanation());
@@ -258,7 +269,7 @@ Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, 
   Builder builder(x, active_recorder);
   const bool fine = x->guards.read(parts) && builder.add_constants(constants) &&
                     builder.find_program() && builder.read_indices() &&
-                    builder.read_result(result) && builder.complete();
+                    builder.read_result(result, identical) && builder.complete();
   x->pattern.forget_tensors();
   if (!fine) refuse("a value outlives it that is no result");
   return fine ? explanation : Ref<Explanation>();

@@ -30,11 +30,13 @@ class Raised(Exception):  # noqa: N818 - it carries an error, and is none
 
     Attributes:
         error: its exception.
+        exact: whether its text is Python's, so that a handler may see it.
     """
 
-    def __init__(self, error: BaseException) -> None:
+    def __init__(self, error: BaseException, exact: bool = True) -> None:
         super().__init__(repr(error))
         self.error = error
+        self.exact = exact
 
 
 class Evidence:
@@ -44,11 +46,13 @@ class Evidence:
         arguments: the call's arguments, which a pattern compares: by identity number, with the
             containers that are compared item by item.
         constants: tensors that guards lead to.
+        tuples: those that guards lead to, which a result holds itself and not a copy of.
     """
 
     def __init__(self, values: list[Any]) -> None:
         self.arguments: dict[int, Any] = {}
         self.constants: dict[int, Any] = {}
+        self.tuples: dict[int, tuple[Any, ...]] = {}
         self._roots: dict[int, Any] = {}
         self._objects: dict[int, tuple[Any, Any]] = {}
         self._dicts: dict[int, tuple[Any, dict[Any, Any]]] = {}
@@ -79,19 +83,29 @@ class Evidence:
     # ------------------------------------------------------------------ what was read
     def read(self, value: Any, depth: int = 0) -> Any:
         """A value that guarded state holds; tensors become constants."""
+        if id(value) in self.arguments and type(value) is not tuple:  # another one would pass, too
+            raise Unexplained("an argument is also reached otherwise")
         if isinstance(value, Tensor):
-            if id(value) not in self.arguments:
-                self.constants[id(value)] = value
+            self.constants[id(value)] = value
         elif type(value) is tuple and depth < _MAX_DEPTH:
+            self.tuples[id(value)] = value
             for item in value:
                 self.read(item, depth + 1)
+        return value
+
+    def constant(self, value: Any) -> Any:
+        """A constant of a code object."""
+        if type(value) is tuple:
+            self.tuples[id(value)] = value
+            for item in value:
+                self.constant(item)
         return value
 
     def item(self, table: Any, key: Any, owner: str = "") -> Any:
         """The value that a dict has under a key, or MISSING."""
         if not is_key(key):
             raise Unexplained(f"a dict is read by a key that is a {type(key).__name__}")
-        value = dict.get(table, key, MISSING)
+        value = look_up(table, key)
         if id(table) in self.arguments:
             return value
         self._dicts.setdefault(id(table), (table, {}))[1][key] = value
@@ -123,7 +137,7 @@ class Evidence:
         value = MISSING
         for base in kind.__mro__:
             if name in base.__dict__:
-                value = base.__dict__[name]
+                value = present(base.__dict__[name])
                 break
         if kind.__flags__ & _HEAP_TYPE:
             self._types.setdefault(kind, {})[name] = value
@@ -151,6 +165,8 @@ class Evidence:
         """The object has this type and this dict (MISSING: its dict is not read)."""
         if id(value) in self.arguments:
             return
+        if id(table) in self.arguments:
+            raise Unexplained("an argument is also reached otherwise")
         before = self._objects.get(id(value))
         if before is None or before[1] is MISSING:
             self._objects[id(value)] = (value, table)
@@ -169,7 +185,7 @@ class Evidence:
     def cell(self, cell: Any) -> Any:
         """The value of a closure's variable, or MISSING."""
         try:
-            value = cell.cell_contents
+            value = present(cell.cell_contents)
         except ValueError:
             value = MISSING
         self._cells[id(cell)] = (cell, value)
@@ -242,6 +258,19 @@ class Evidence:
         for values, _ in self._lists.values():
             lines.append(f"len(list at {id(values):#x}) == {len(values)}, with the same items")
         return lines
+
+
+def present(value: Any) -> Any:
+    """A value that is there, which `MISSING` would hide."""
+    if value is MISSING:
+        raise Unexplained("it reads an Ellipsis")
+    return value
+
+
+def look_up(table: Any, key: Any) -> Any:
+    """The value that a dict has under a key, or MISSING."""
+    value = dict.get(table, key, MISSING)
+    return present(value) if value is MISSING and key in table else value
 
 
 def is_key(value: Any) -> bool:

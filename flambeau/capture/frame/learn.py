@@ -45,19 +45,21 @@ def _explain(compiled: Any, mode: int, args: tuple[Any, ...], kwargs: dict[str, 
     machine = Machine(evidence)
     result = machine.call(compiled._function, args, dict(kwargs))
     machine.check_result(result)
+    machine.check_generators()
     if int(_core.is_grad_enabled()) + 2 * int(_core.is_inference_mode_enabled()) != mode:
         raise Unexplained("it changes the gradient mode")
     names = [f"args[{i}]" for i in range(len(args))] + list(kwargs)
     lines = argument_lines(values, names) + evidence.lines()
     machine.forget()  # what only the dry run holds is no result
-    constants = tuple(evidence.constants.values())
-    compiled._explain(args, kwargs, result, (evidence.parts(), constants, lines))
+    constants, tuples = tuple(evidence.constants.values()), tuple(evidence.tuples.values())
+    compiled._explain(args, kwargs, result, (evidence.parts(), constants, tuples, lines))
     return lines
 
 
 def _text(error: BaseException) -> str:
     if isinstance(error, Raised):
-        return f"it raises {type(error.error).__name__}"
+        text = f"it raises {type(error.error).__name__}: {_text(error.error)}"
+        return text.removesuffix(f": {type(error.error).__name__}")
     return str(error).removeprefix("[compile] ") or type(error).__name__
 
 

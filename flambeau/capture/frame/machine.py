@@ -8,19 +8,25 @@ they may be written. All else may only be read, and each read is noted.
 from __future__ import annotations
 
 import functools
+import itertools
+import operator
 import types
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from flambeau import _core
 from flambeau._core import Tensor
 from flambeau.capture.frame import native_calls as native
-from flambeau.capture.frame.evidence import MISSING, Evidence, Raised, Unexplained, is_key
+from flambeau.capture.frame import plain
+from flambeau.capture.frame.binding import bind
+from flambeau.capture.frame.evidence import MISSING, Evidence, Raised, Unexplained, is_key, look_up
+from flambeau.capture.frame.generators import Generator, Trace
 from flambeau.ir.lock import late
 
 Value = TypeVar("Value")
 
+_HEAP_TYPE = 1 << 9  # of `type.__flags__`
 _MAX_CALLS = 80  # inside each other
 _MAX_STEPS = 3_000_000
 _GENERATORS = 0x20  # co_flags
@@ -31,6 +37,12 @@ _NATIVE: tuple[Any, ...] = (  # functions and methods of native code
     types.MethodDescriptorType,
     types.WrapperDescriptorType,
 )
+_GENERIC = frozenset(  # ways to read and write attributes that look them up plainly
+    kind.__dict__[name]
+    for kind in (object, BaseException, dict, list, tuple, set, int, float, str)
+    for name in ("__getattribute__", "__setattr__")
+    if name in kind.__dict__
+)
 _CALLED: tuple[Any, ...] = (_core.Op, _core.shield, types.FunctionType)
 
 
@@ -40,18 +52,25 @@ class Machine:
     Attributes:
         evidence: what they read.
         steps: instructions that may still be executed.
+        handled: the error whose handler runs.
     """
 
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
         self.steps = _MAX_STEPS
         self.codes: dict[int, Any] = {}  # decoded, by identity of the code objects
+        self.handled: BaseException | None = None
         self._fresh: dict[int, Any] = {}
+        self._generators: list[Generator] = []
+        self._tuples: dict[int, tuple[Any, ...]] = {}  # of the result
         self._depth = 0
 
     def forget(self) -> None:
         """Drops the values that the dry run made."""
         self._fresh.clear()
+        self._generators.clear()
+        self._tuples.clear()
+        self.handled = None
         self.codes.clear()
 
     # ------------------------------------------------------------------ fresh values
@@ -72,15 +91,15 @@ class Machine:
     def touch(self, value: Any) -> None:
         """All that a container holds is read, and native code may read it."""
         kind = type(value)
-        if kind in native.ATOMS or kind in native.TENSORS:
+        if kind in plain.ATOMS or kind in plain.TENSORS:
             return
-        if kind in native.CONTAINERS:
+        if kind in plain.CONTAINERS:
             self._touch_items(value, kind)
-        elif kind in native.ITERATORS:
+        elif kind in plain.ITERATORS:
             self.writable(value)
         elif kind is slice:
             self.touch((value.start, value.stop, value.step))
-        elif kind not in native.BY_IDENTITY and not self.is_fresh(value):
+        elif kind not in plain.BY_IDENTITY and not self.is_fresh(value):
             raise Unexplained(f"native code reads a {kind.__name__}")
 
     def _touch_items(self, value: Any, kind: type) -> None:
@@ -93,19 +112,19 @@ class Machine:
             if kind is OrderedDict and outside and len(value) > 1:
                 raise Unexplained("it iterates over an OrderedDict")  # whose order has no version
             value = value.values()
-        elif kind is set and outside and value:
+        elif kind is set and outside:
             raise Unexplained("it reads a set from outside")
         for item in tuple(value):
-            if type(item) not in native.ATOMS:
+            if type(item) not in plain.ATOMS:
                 self.touch(item)
 
     # ------------------------------------------------------------------ attributes
     def getattr(self, value: Any, name: str) -> Any:
         """The attribute of a value."""
         kind = type(value)
-        if kind in native.TENSORS:
+        if kind in plain.TENSORS:
             return self._tensor_attribute(value, kind, name)
-        if kind in native.ATOMS or kind in native.CONTAINERS or kind in native.NATIVE_ATTRIBUTES:
+        if kind in plain.ATOMS or kind in plain.CONTAINERS or kind in plain.NATIVE_ATTRIBUTES:
             return getattr(value, name)
         if kind is types.ModuleType:
             return self._module_attribute(value, name)
@@ -119,7 +138,7 @@ class Machine:
 
     def _tensor_attribute(self, value: Any, kind: type, name: str) -> Any:
         defined = self.evidence.attribute(kind, name)
-        if name in native.TENSOR_FACTS or name in native.TENSOR_METHODS:
+        if name in plain.TENSOR_FACTS or name in plain.TENSOR_METHODS:
             if not isinstance(defined, (types.GetSetDescriptorType, types.MethodDescriptorType)):
                 raise Unexplained(f"somebody replaced {name} of tensors")
             if name in ("T", "H") and value.ndim != 2:
@@ -130,7 +149,7 @@ class Machine:
         if isinstance(defined, _CALLED):
             return types.MethodType(defined, value)
         if defined is MISSING and not value.__dict__:  # which is guarded with its geometry
-            raise Raised(AttributeError(name))
+            raise Raised(AttributeError(name), exact=False)
         raise Unexplained(f"it reads {name} of a tensor")
 
     def _module_attribute(self, module: types.ModuleType, name: str) -> Any:
@@ -144,9 +163,16 @@ class Machine:
             return self.evidence.title(kind)
         if self.evidence.attribute(type(kind), name) is not MISSING and name != "__call__":
             raise Unexplained(f"it reads {name} of a class")
+        if type(kind) is not type:
+            reads = self.evidence.attribute(type(kind), "__getattribute__")
+            if self.evidence.attribute(type(kind), "__getattr__") is not MISSING or (
+                reads is not type.__getattribute__
+            ):
+                raise Unexplained(f"the class of {kind.__name__} computes attributes")
         value = self.evidence.attribute(kind, name)
         if value is MISSING:
-            raise Raised(AttributeError(name))
+            text = f"type object '{self.evidence.title(kind)}' has no attribute '{name}'"
+            raise Raised(AttributeError(text, name=name, obj=kind))
         if isinstance(value, classmethod):
             return types.MethodType(value.__func__, kind)
         return self._unbound(value, f"{kind.__name__}.{name}")
@@ -156,6 +182,8 @@ class Machine:
             return value.__func__
         if isinstance(value, (*_CALLED, *_NATIVE)):
             return value
+        if isinstance(value, types.ClassMethodDescriptorType):
+            return value.__get__(None, value.__objclass__)
         if hasattr(type(value), "__get__"):
             raise Unexplained(f"it reads the descriptor {name}")
         return self.evidence.read(value)
@@ -170,13 +198,24 @@ class Machine:
         raise Unexplained(f"it reads super().{name}")
 
     def _object_attribute(self, value: Any, kind: type, name: str) -> Any:
-        if self.evidence.attribute(kind, "__getattribute__") is not object.__getattribute__:
+        if self.evidence.attribute(kind, "__getattribute__") not in _GENERIC:
             raise Unexplained(f"{kind.__name__} computes its attributes")
+        try:
+            return self._found_attribute(value, kind, name)
+        except Raised as raised:
+            computed = self.evidence.attribute(kind, "__getattr__")
+            if computed is MISSING or not isinstance(raised.error, AttributeError):
+                raise
+        if isinstance(computed, types.FunctionType):
+            return self.call(computed, (value, name), {})
+        raise Unexplained(f"{kind.__name__} computes its attributes")
+
+    def _found_attribute(self, value: Any, kind: type, name: str) -> Any:
         by_type = self.evidence.attribute(kind, name)
         if isinstance(by_type, property) and by_type.fget is not None:
             self.holder(value)
             return self.call(by_type.fget, (value,), {})
-        if by_type is not MISSING and hasattr(type(by_type), "__set__"):
+        if by_type is not MISSING and _is_data(by_type):
             return self._slot(value, kind, name, by_type)
         table = self.holder(value)
         if table is not None:
@@ -185,12 +224,8 @@ class Machine:
                 return own
         if by_type is not MISSING:
             return self._bind(by_type, value, kind, name)
-        computed = self.evidence.attribute(kind, "__getattr__")
-        if isinstance(computed, types.FunctionType):
-            return self.call(computed, (value, name), {})
-        if computed is not MISSING:
-            raise Unexplained(f"{kind.__name__} computes its attributes")
-        raise Raised(AttributeError(name))
+        text = f"'{self.evidence.title(kind)}' object has no attribute '{name}'"
+        raise Raised(AttributeError(text, name=name, obj=value))
 
     def _slot(self, value: Any, kind: type, name: str, descriptor: Any) -> Any:
         if name == "__dict__" and isinstance(descriptor, types.GetSetDescriptorType):
@@ -198,8 +233,13 @@ class Machine:
         if name == "__class__":
             self.typed(value)
             return kind
-        if isinstance(descriptor, types.MemberDescriptorType) and self.is_fresh(value):
-            return getattr(value, name)
+        error = isinstance(value, BaseException) and name == "args"
+        if self.is_fresh(value) and (error or isinstance(descriptor, types.MemberDescriptorType)):
+            return self.native(getattr, value, name)
+        read = self.evidence.attribute(type(descriptor), "__get__")
+        if isinstance(read, types.FunctionType):
+            self.typed(value)
+            return self.call(read, (descriptor, value, kind), {})
         raise Unexplained(f"it reads {kind.__name__}.{name}, a descriptor")
 
     def _bind(self, value: Any, owner: Any, kind: type, name: str) -> Any:
@@ -210,12 +250,18 @@ class Machine:
             return types.MethodType(value.__func__, kind)
         if isinstance(value, _NATIVE):
             return value.__get__(owner, kind)
+        read = self.evidence.attribute(type(value), "__get__")
+        if isinstance(read, types.FunctionType):
+            self.typed(owner)
+            return self.call(read, (value, owner, kind), {})
         return self._unbound(value, f"{kind.__name__}.{name}")
 
     def typed(self, value: Any) -> type:
         """The type of a value, which must stay it."""
         kind = type(value)
-        if kind.__flags__ & (1 << 9) and kind not in native.TENSORS and not self.is_fresh(value):
+        if kind is Generator or kind is types.GeneratorType or kind is Trace:
+            raise Unexplained("it reads the type of an iterator or a traceback")
+        if kind.__flags__ & _HEAP_TYPE and kind not in plain.TENSORS and not self.is_fresh(value):
             self.evidence.holder(value, MISSING)
         return kind
 
@@ -238,20 +284,23 @@ class Machine:
     def table_item(self, table: Any, key: Any) -> Any:
         """The value that a dict has under a key, or MISSING."""
         if self.is_fresh(table):
-            return dict.get(table, key, MISSING)
+            return look_up(table, key)
         return self.evidence.item(table, key)
 
     def setattr(self, value: Any, name: str, new: Any) -> None:
         """Sets an attribute of a fresh object."""
-        self.writable(value)
         method = self.evidence.attribute(type(value), "__setattr__")
         if isinstance(method, types.FunctionType):
             self.call(method, (value, name, new), {})
             return
+        self.writable(value)
         descriptor = self.evidence.attribute(type(value), name)
-        plain = descriptor is MISSING or not hasattr(type(descriptor), "__set__")
-        if method is not object.__setattr__ or not (
-            plain or isinstance(descriptor, types.MemberDescriptorType)
+        if isinstance(descriptor, property) and descriptor.fset is not None:
+            self.call(descriptor.fset, (value, new), {})
+            return
+        simple = descriptor is MISSING or not hasattr(type(descriptor), "__set__")
+        if method not in _GENERIC or not (
+            simple or isinstance(descriptor, types.MemberDescriptorType)
         ):
             raise Unexplained(f"{type(value).__name__} computes its attributes")
         object.__setattr__(value, name, new)
@@ -259,7 +308,7 @@ class Machine:
     def slots(self, values: tuple[Any, ...], *names: str) -> None:
         """The operators of tensors among the values are called, which are the package's own."""
         for value in values:
-            if type(value) in native.TENSORS:
+            if type(value) in plain.TENSORS:
                 for name in names:
                     defined = self.evidence.attribute(type(value), name)
                     if isinstance(defined, types.FunctionType):
@@ -272,6 +321,8 @@ class Machine:
         if kind is types.FunctionType:
             return self._enter(function, args, kwargs)
         if kind is types.MethodType:
+            if type(function.__self__) is Generator:
+                return self._call_generator(function, args, kwargs)
             return self.call(function.__func__, (function.__self__, *args), kwargs)
         if kind is _core.Op:
             return self._call_operator(function, args, kwargs)
@@ -300,7 +351,7 @@ class Machine:
     def fresh_result(self, value: Any) -> Any:
         """A result of native code; containers and iterators that it made may be written."""
         kind = type(value)
-        if kind in native.ITERATORS:
+        if kind in plain.ITERATORS:
             self.fresh(value)
         return value
 
@@ -310,16 +361,52 @@ class Machine:
             self.evidence.function(function)
         if code.co_flags & _COROUTINES:
             raise Unexplained("it calls a coroutine")
+        frame = bytecode().Frame(self, function, bind(self, function, args, kwargs))
+        if code.co_flags & _GENERATORS:
+            self._generators.append(Generator(self, frame))
+            return self.fresh(self._generators[-1])
+        return self.run(frame.run)
+
+    def run(self, execute: Callable[..., Value], *args: Any) -> Value:
+        """Executes a frame, or a part of it, inside of those that run."""
+        handled = self.handled
         self._depth += 1
         if self._depth > _MAX_CALLS:
             raise Unexplained("its calls are too deep")
-        frame = bytecode().Frame(self, function, bind(self, function, args, kwargs))
-        if code.co_flags & _GENERATORS:
+        try:
+            return execute(*args)
+        finally:
             self._depth -= 1
-            return self.fresh(Generator(frame))
-        result = frame.run()
-        self._depth -= 1
-        return result
+            self.handled = handled
+
+    def send(self, iterator: Any, value: Any) -> Any:
+        """The next value of an iterator, to which a value is sent.
+
+        Raises:
+            Raised: a StopIteration at its end, or an error of its code.
+        """
+        if type(iterator) is Generator:
+            return iterator.advance(value)
+        if value is not None:
+            raise Unexplained(f"it sends to a {type(iterator).__name__}")
+        try:
+            return next(self.iterate(iterator))
+        except StopIteration as error:
+            raise Raised(error.with_traceback(None)) from None
+
+    def native(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """The result of native code, whose error is the program's."""
+        try:
+            return function(*args, **kwargs)
+        except (Raised, StopIteration):
+            raise
+        except Exception as error:
+            raise Raised(error.with_traceback(None)) from None
+
+    def check_generators(self) -> None:
+        """Raises where a generator is left in a block that would run code when it is dropped."""
+        if any(generator.guarded for generator in self._generators):
+            raise Unexplained("a generator is left in a block that cleans up")
 
     def _call_operator(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if op.gate is not None:
@@ -334,7 +421,7 @@ class Machine:
             arguments, body, flags = op.overloads[index]
             if "python" in flags:
                 return self._call_body(body, arguments, values)
-        result = op(*args, **kwargs)
+        result = self.native(op, *args, **kwargs)
         if type(result) is Tensor and result.requires_grad and _core.is_grad_enabled():
             raise Unexplained("it needs gradients")
         return self.collection(result)
@@ -359,23 +446,108 @@ class Machine:
     def _construct(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if native.understands(kind):
             return self.fresh_result(native.call(self, kind, args, kwargs))
-        if kind.__module__ == "builtins" and issubclass(kind, Exception):
-            return self.fresh(kind(*args, **kwargs))
-        if type(kind) is not type or not kind.__flags__ & (1 << 9):
+        if issubclass(kind, BaseException):
+            return self._construct_error(kind, args, kwargs)
+        if not kind.__flags__ & _HEAP_TYPE or (
+            self.evidence.attribute(type(kind), "__call__") is not type.__call__
+        ):
             raise Unexplained(f"it makes a {kind.__name__}")
         if self.evidence.attribute(kind, "__new__") is not object.__new__:
             raise Unexplained(f"it makes a {kind.__name__}, which has __new__")
         if self.evidence.attribute(kind, "__del__") is not MISSING:
             raise Unexplained(f"it makes a {kind.__name__}, which has __del__")
-        value = self.fresh(object.__new__(kind))
+        value = self.fresh(self.native(object.__new__, kind))
         initialise = self.evidence.attribute(kind, "__init__")
         if isinstance(initialise, types.FunctionType):
-            self.call(initialise, (value, *args), kwargs)
+            self._initialise(initialise, value, args, kwargs)
         elif args or kwargs or initialise is not object.__init__:
             raise Unexplained(f"it makes a {kind.__name__}")
         return value
 
+    def _initialise(
+        self, function: Any, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        if self.call(function, (value, *args), kwargs) is not None:
+            raise Unexplained("__init__ has a result")
+
+    def _construct_error(
+        self, kind: type[BaseException], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        create = self.evidence.attribute(kind, "__new__")
+        if type(kind) is not type or not isinstance(create, types.BuiltinFunctionType):
+            raise Unexplained(f"it makes a {kind.__name__}, which has __new__")
+        if not kind.__flags__ & _HEAP_TYPE:
+            return self.fresh(self.native(kind, *args, **kwargs))
+        value = self.fresh(self.native(create, kind, *args, **kwargs))
+        initialise = self.evidence.attribute(kind, "__init__")
+        if isinstance(initialise, types.FunctionType):
+            self._initialise(initialise, value, args, kwargs)
+        else:
+            self.native(initialise, value, *args, **kwargs)
+        return value
+
+    def _call_generator(
+        self, method: types.MethodType, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        generator: Generator = method.__self__  # type: ignore[assignment]
+        name = method.__func__.__name__
+        if kwargs or len(args) > 1:
+            raise Unexplained(f"it calls {name} of a generator in an old form")
+        if name == "send":
+            return generator.advance(*args)
+        if name == "throw" and isinstance(args[0], BaseException) and self.is_fresh(args[0]):
+            return generator.advance(None, args[0])
+        if name == "close" and not args:
+            return generator.close()
+        if name == "__next__" and not args:
+            return generator.advance(None)
+        if name == "__iter__" and not args:
+            return generator
+        raise Unexplained(f"it calls {name} of a generator")
+
     # ------------------------------------------------------------------ protocols
+    def text(self, value: Any, convert: Callable[[Any], str] = str) -> str:
+        """str(value), repr(value) or ascii(value)"""
+        if plain.shows(value):
+            self.touch(value)
+            return convert(value)
+        kind = self.typed(value)
+        if isinstance(value, BaseException):
+            return self._error_text(value, kind, convert)
+        for name in ("__str__", "__repr__") if convert is str else ("__repr__",):
+            function = self.evidence.attribute(kind, name)
+            if isinstance(function, types.FunctionType):
+                shown = self.call(function, (value,), {})
+                if type(shown) is str and convert is not ascii:
+                    return shown
+            if name == "__repr__" or function is not object.__str__:
+                break
+        raise Unexplained(f"it shows a {kind.__name__}")
+
+    def _error_text(self, error: BaseException, kind: type, convert: Callable[[Any], str]) -> str:
+        name = "__str__" if convert is str else "__repr__"
+        shown = self.evidence.attribute(kind, name)
+        if isinstance(shown, types.FunctionType):
+            return str(self.call(shown, (error,), {}))
+        if not self.is_fresh(error) or not plain.shows(error.args):
+            raise Unexplained(f"it shows a {kind.__name__}")
+        self.touch(error.args)
+        self.evidence.title(kind)
+        return convert(error)
+
+    def formatted(self, value: Any, spec: str) -> str:
+        """format(value, spec)"""
+        kind = type(value)
+        if kind in plain.ATOMS:
+            return str(self.native(format, value, spec))
+        function = self.evidence.attribute(kind, "__format__")
+        if isinstance(function, types.FunctionType):
+            self.typed(value)
+            return str(self.call(function, (value, spec), {}))
+        if spec or kind in plain.TENSORS or function is not object.__format__:
+            raise Unexplained(f"it formats a {kind.__name__}")
+        return self.text(value)
+
     def method(self, value: Any, name: str) -> Any:
         """A special method in Python that the type of a value defines, or None."""
         kind = self.typed(value)
@@ -387,14 +559,17 @@ class Machine:
         if value is True or value is False or value is None:
             return bool(value)
         kind = type(value)
-        if kind in native.ATOMS or kind in native.CONTAINERS or kind in native.TENSORS:
-            if kind in native.CONTAINERS:
+        if kind in plain.ATOMS or kind in plain.CONTAINERS or kind in plain.TENSORS:
+            if kind in plain.CONTAINERS:
                 self.length(value)
             return bool(value)
         for name in ("__bool__", "__len__"):
             function = self.method(value, name)
             if function is not None:
-                return bool(self.call(function, (value,), {}))
+                result = self.call(function, (value,), {})
+                if type(result) is not (bool if name == "__bool__" else int) or result < 0:
+                    raise Unexplained(f"{name} has another result")
+                return bool(result)
             if self.evidence.attribute(kind, name) is not MISSING:
                 raise Unexplained(f"it reads the truth of a {kind.__name__}")
         return True
@@ -402,17 +577,20 @@ class Machine:
     def length(self, value: Any) -> int:
         """The length of a value."""
         kind = type(value)
-        if kind in native.CONTAINERS:
+        if kind in plain.CONTAINERS:
             if kind not in (tuple, frozenset) and not self.is_fresh(value):
                 self.touch_length(value, kind)
             return len(value)
-        if kind in native.ATOMS or kind in native.TENSORS:
+        if kind in plain.ATOMS or kind in plain.TENSORS:
             self.slots((value,), "__len__")
             return len(value)
         function = self.method(value, "__len__")
         if function is None:
             raise Unexplained(f"it reads the length of a {kind.__name__}")
-        return int(self.call(function, (value,), {}))
+        result = self.call(function, (value,), {})
+        if type(result) is not int or result < 0:
+            raise Unexplained("__len__ has another result")
+        return result
 
     def touch_length(self, value: Any, kind: type) -> None:
         """A container's length is read: so are its items."""
@@ -426,24 +604,58 @@ class Machine:
     def iterate(self, value: Any) -> Iterator[Any]:
         """An iterator over a value."""
         kind = type(value)
-        if kind is Generator or kind in native.ITERATORS:
+        if kind in (Generator, types.GeneratorType) or kind in plain.ITERATORS:
             self.writable(value)
             return self.fresh(iter(value))
-        if kind in native.CONTAINERS or kind in (str, range, _core.Size):
+        if kind in plain.CONTAINERS or kind in (str, range, _core.Size):
             if kind is OrderedDict and len(value) > 1:
                 raise Unexplained("it iterates over an OrderedDict")
             if kind in (list, dict, OrderedDict, set) and not self.is_fresh(value):
                 self.touch_length(value, kind)
             return self.fresh(iter(value))
-        if kind in native.TENSORS:
+        if kind in plain.TENSORS:
             self.slots((value,), "__iter__")
             rows = self.call(Tensor.unbind, (value,), {})
             return self.fresh(iter(rows))
         function = self.method(value, "__iter__")
         if function is None:
-            raise Unexplained(f"it iterates over a {kind.__name__}")
+            return self._iterate_items(value, kind)
         iterator = self.call(function, (value,), {})
+        if not hasattr(type(iterator), "__next__"):
+            raise Unexplained(f"__iter__ of a {kind.__name__} has another result")
+        following = self.evidence.attribute(type(iterator), "__next__")
+        if type(iterator) is not Generator and isinstance(following, types.FunctionType):
+            self.typed(iterator)
+            return self.fresh(self._following(iterator, following))
         return self.iterate(iterator)
+
+    def _following(self, iterator: Any, function: Any) -> Iterator[Any]:
+        """The values of an object with `__next__`."""
+        while True:
+            try:
+                item = self.call(function, (iterator,), {})
+            except Raised as raised:
+                if isinstance(raised.error, StopIteration):
+                    return
+                raise
+            yield item
+
+    def _iterate_items(self, value: Any, kind: type) -> Iterator[Any]:
+        function = self.method(value, "__getitem__")
+        if function is None or self.evidence.attribute(kind, "__iter__") is not MISSING:
+            raise Unexplained(f"it iterates over a {kind.__name__}")
+        return self.fresh(self._items(value, function))
+
+    def _items(self, value: Any, function: Any) -> Iterator[Any]:
+        """The values of an object with `__getitem__` alone."""
+        for index in itertools.count():
+            try:
+                item = self.call(function, (value, index), {})
+            except Raised as raised:
+                if isinstance(raised.error, (IndexError, StopIteration)):
+                    return
+                raise
+            yield item
 
     def subscript(self, value: Any, key: Any) -> Any:
         """value[key]"""
@@ -451,30 +663,29 @@ class Machine:
         if kind in (dict, OrderedDict):
             item = self.table_item(value, key) if is_key(key) else MISSING
             if item is MISSING:
-                if self.is_fresh(value) and native.hashes_plainly(key) and key in value:
+                if self.is_fresh(value) and plain.hashes(key) and key in value:
                     return value[key]
-                raise Unexplained("a dict has no such key")
+                if is_key(key):
+                    raise Raised(KeyError(key))
+                raise Unexplained("a dict is read by another key")
             return item
         if kind in (list, tuple, str, range, _core.Size, bytes):
             if kind is list and not self.is_fresh(value):
                 self.evidence.elements(value)
             if type(key) is slice:
-                return self.collection(value[key])
-            return value[key] if kind is list or type(key) is int else self.index(value, key)
-        if kind in native.TENSORS:
+                self.touch(key)
+                return self.collection(self.native(operator.getitem, value, key))
+            if type(key) not in (int, bool):
+                raise Unexplained(f"an index is a {type(key).__name__}")
+            return self.native(operator.getitem, value, key)
+        if kind in plain.TENSORS:
             self.slots((value,), "__getitem__")
             self.touch(key)
-            return value[key]
+            return self.native(operator.getitem, value, key)
         function = self.method(value, "__getitem__")
         if function is None:
             raise Unexplained(f"it subscripts a {kind.__name__}")
         return self.call(function, (value, key), {})
-
-    def index(self, value: Any, key: Any) -> Any:
-        """An element by a key that is no plain int."""
-        if type(key) is not bool:
-            raise Unexplained(f"an index is a {type(key).__name__}")
-        return value[key]
 
     def check_result(self, value: Any) -> None:
         """Raises where a result cannot be built again."""
@@ -482,6 +693,8 @@ class Machine:
         if kind in (list, dict):
             self.writable(value)
             del self._fresh[id(value)]  # a second time would be another object
+        if kind is tuple and not self._check_tuple(value):
+            return
         if kind in (tuple, list):
             for item in value:
                 self.check_result(item)
@@ -490,65 +703,29 @@ class Machine:
                 if type(key) not in (str, int):
                     raise Unexplained("a result has keys that are no strings")
                 self.check_result(item)
-        elif kind not in native.ATOMS and kind not in native.TENSORS:
+        elif kind not in plain.ATOMS and kind not in plain.TENSORS:
             raise Unexplained(f"its result has a {kind.__name__}")
 
+    def _check_tuple(self, value: tuple[Any, ...]) -> bool:
+        """Whether a tuple is built again; another one is the same object in every result."""
+        if not value:
+            return True
+        if id(value) in self.evidence.arguments:
+            raise Unexplained("its result has a tuple of the arguments")
+        if id(value) in self.evidence.tuples:
+            return False
+        if id(value) in self._tuples:
+            raise Unexplained("its result has a tuple twice")
+        self._tuples[id(value)] = value
+        return True
 
-class Generator:
-    """A generator whose code is interpreted."""
 
-    def __init__(self, frame: Any) -> None:
-        self._frame = frame
-
-    def __iter__(self) -> Generator:
-        return self
-
-    def __next__(self) -> Any:
-        yields, value = self._frame.resume()
-        if not yields:
-            raise StopIteration(value)
-        return value
+def _is_data(descriptor: Any) -> bool:
+    """Whether a descriptor comes before an object's own attributes."""
+    kind = type(descriptor)
+    return hasattr(kind, "__set__") or hasattr(kind, "__delete__")
 
 
 def bytecode() -> Any:
     """The module for this version of CPython."""
     return late("flambeau.capture.frame.bytecode_311")
-
-
-def bind(
-    machine: Machine, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> list[Any]:
-    """The values of a function's parameters, in the order of its local variables."""
-    code = function.__code__
-    count, named = code.co_argcount, code.co_kwonlyargcount
-    names = code.co_varnames
-    values: list[Any] = list(args[:count])
-    if len(args) > count and not code.co_flags & 0x04:
-        raise Raised(TypeError(f"{function.__name__}() got too many arguments"))
-    free = dict(kwargs)
-    defaults = function.__defaults__ or ()
-    for i in range(len(values), count):
-        position = i - (count - len(defaults))
-        default = defaults[position] if position >= 0 else MISSING
-        values.append(_value(function, names[i], i >= code.co_posonlyargcount, free, default))
-    for name in names[: min(len(args), count)]:
-        if name in free and not code.co_flags & 0x08:
-            raise Raised(TypeError(f"{function.__name__}() got several values of {name}"))
-    only = function.__kwdefaults__ or {}
-    for name in names[count : count + named]:
-        values.append(_value(function, name, True, free, only.get(name, MISSING)))
-    if code.co_flags & 0x04:
-        values.append(tuple(args[count:]))
-    if code.co_flags & 0x08:
-        values.append(machine.fresh(free))
-    elif free:
-        raise Raised(TypeError(f"{function.__name__}() got unexpected keyword arguments"))
-    return values
-
-
-def _value(function: Any, name: str, by_name: bool, named: dict[str, Any], default: Any) -> Any:
-    if by_name and name in named:
-        return named.pop(name)
-    if default is MISSING:
-        raise Raised(TypeError(f"{function.__name__}() lacks {name}"))
-    return default

@@ -101,7 +101,7 @@ def _sources() -> Iterator[Case]:
         if kind not in _SHORT and len(name) > 6:
             continue
         text = f"""
-{before.replace("OLD", old)}
+{before.replace("OLD", old).replace("NEW", new)}
 def f(x, n):
     value = {read.replace("OLD", old)}
     if isinstance(value, torch.Tensor):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tests.capture.corpus.cases import Case, of_text
 
-_SHARED = '''
+_SHARED = """
 import contextlib
 
 class Odd(Exception):
@@ -35,7 +35,7 @@ class Swallow:
     def __exit__(self, kind, error, trace):
         self.seen = kind
         return kind is not None and issubclass(kind, self.kinds)
-'''
+"""
 
 # One round of a loop: `i` is its number, `out` a list, `x` a tensor.
 _EXCEPTIONS = {
@@ -294,7 +294,9 @@ def _indented(text: str, by: int) -> str:
 def _exceptions() -> Iterator[Case]:
     for (round_, body), (loop, around) in itertools.product(_EXCEPTIONS.items(), _LOOPS.items()):
         around = _indented(around, 4)
-        around = around.replace("    BODY_", _indented(body, 12)).replace("    BODY", _indented(body, 8))
+        around = around.replace("    BODY_", _indented(body, 12)).replace(
+            "    BODY", _indented(body, 8)
+        )
         text = f"{_SHARED}\ndef f(x, n):\n    out = []\n{around}\n    return x, out\n"
         text += "steps = [(t(3), 2), (t(3), 1), (t(3), 7), (t(3), 8), (t(3), -2)]"
         yield of_text(f"exceptions:{round_}-{loop}", text)
@@ -447,14 +449,14 @@ def _arguments() -> Iterator[Case]:
 def h({signature}):
     {"a = a * 2" if signature.startswith("a") else "args = args[::-1]"}
     return {_values(signature)}
-def f(x, n):
+def direct(x, n):
     return {call}, x + n
 def caught(x, n):
     try:
-        return f(x, n)
+        return direct(x, n)
     except TypeError as error:
         return str(error)
-f = caught if {len(name) % 2} else f
+f = caught if {(len(name) + len(way)) % 2} else direct
 steps = [(t(2), 2), (t(2), 1), (t(2), 3), (t(2), "s")]
 """
         yield of_text(f"arguments:{name}-{way}", text)

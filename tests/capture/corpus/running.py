@@ -15,6 +15,7 @@ from typing import Any
 
 import flambeau as torch
 from flambeau import nn
+from flambeau.utils.hooks import RemovableHandle
 from tests.capture.corpus.cases import Call, Case, Fresh, executed
 from tests.capture.corpus.snapshot import Snapshots
 
@@ -107,6 +108,7 @@ def _run(case: Case, compiled: bool) -> tuple[list[list[str]], Any]:
     calls = []
     random.seed(7)
     torch.manual_seed(7)
+    RemovableHandle.next_id = 0  # hooks are numbered
     with executed(case) as program, torch.set_grad_enabled(program.grad):
         target = program.function
         function = target.__call__ if isinstance(target, nn.Module) else target
@@ -158,9 +160,7 @@ def report(outcomes: list[Outcome]) -> str:
     reasons = Counter(_NAMES.sub("", o.reason or "no call was repeated")
                       for o in outcomes if not o.explained)  # fmt: skip
     lines = [f"{outcome.name}: {outcome.difference}" for outcome in different]
-    lines += [
-        f"{count:5} {reason}" for reason, count in reasons.most_common()
-    ]
+    lines += [f"{count:5} {reason}" for reason, count in reasons.most_common()]
     lines += [
         f"{len(outcomes)} cases, {len(different)} differ from plain Python",
         f"explained: {explained} cases ({explained / len(outcomes):.1%}), "

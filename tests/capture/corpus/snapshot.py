@@ -115,7 +115,7 @@ class Snapshots:
                     self._describe(slot.__get__(value) if _is_set(slot, value) else "unset", depth)
 
     def _tensor(self, value: Any, title: str, depth: int) -> None:
-        base = value._base
+        base = value._base if id(value._base) in self._numbers else None
         facts = (value.dtype, value.shape, value.stride(), value.storage_offset())
         self._say(depth, f"{title} {facts} {value.requires_grad} {value._version}")
         self._say(depth, repr(value.detach().tolist()))

@@ -120,10 +120,10 @@ def _attributes() -> Iterator[Case]:
         outside = (len(name) + len(access)) % 2
         text = f"""
 class C:
-{textwrap.indent(body, '    ')}
+{textwrap.indent(body, "    ")}
 shared = C()
 def f(x, n):
-    o = {'shared' if outside else 'C()'}
+    o = {"shared" if outside else "C()"}
     value = {use}
     return combine(x, n), value
 steps = [(t(3), 2), (t(3), 3), lambda: setattr(C, 'k', 0), (t(3), None)]
@@ -254,7 +254,7 @@ class C:
 def f(x, n):
     r = "no match"
     match n:
-{textwrap.indent(body, '        ')}
+{textwrap.indent(body, "        ")}
     return combine(x, r), r
 steps = [{steps}]
 """

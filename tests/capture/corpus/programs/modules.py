@@ -152,7 +152,9 @@ def dicts():
             self.heads = nn.ModuleDict({"a": Layer(), "b": nn.ReLU()})
 
         def forward(self, x, name):
-            return {k: m(x) for k, m in self.heads.items()} if name == "all" else self.heads[name](x)
+            return (
+                {k: m(x) for k, m in self.heads.items()} if name == "all" else self.heads[name](x)
+            )
 
     m = Dicts()
     return (
@@ -413,7 +415,9 @@ def recurrent():
             self.state = None
 
         def forward(self, x):
-            self.state = self.layer(x) if self.state is None else self.layer(x) + self.state.detach()
+            self.state = (
+                self.layer(x) if self.state is None else self.layer(x) + self.state.detach()
+            )
             return self.state
 
     m = Cell()

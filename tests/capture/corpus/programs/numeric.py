@@ -139,7 +139,9 @@ def gauss(a, b):
     return torch.stack(rows)[:, -1]
 
 
-@case(([[2.0, 1.0], [1.0, 3.0]], [3.0, 5.0]), ([[0.0, 1.0], [1.0, 0.0]], [1.0, 2.0]), ([[0.0]], [1]))
+@case(
+    ([[2.0, 1.0], [1.0, 3.0]], [3.0, 5.0]), ([[0.0, 1.0], [1.0, 0.0]], [1.0, 2.0]), ([[0.0]], [1])
+)
 def gauss_lists(a, b):
     n = len(b)
     rows = [[*row, value] for row, value in zip(a, b)]
@@ -344,9 +346,7 @@ def k_means(points, k):
         distances = ((points[:, None] - centers[None]) ** 2).sum(-1)
         nearest = distances.argmin(1)
         picked = [(nearest == i).float()[:, None] for i in range(k)]
-        centers = torch.stack(
-            [(points * p).sum(0) / p.sum().clamp(min=1) for p in picked]
-        )
+        centers = torch.stack([(points * p).sum(0) / p.sum().clamp(min=1) for p in picked])
     return centers, nearest
 
 
@@ -360,7 +360,11 @@ def momentum(x, steps):
     return {"x": x, "velocity": velocity}
 
 
-@case((t(2, 3), [t(3, 4), t(4, 2)], [t(4), t(2)]), (t(1, 3), [t(3, 2)], [t(2)]), (t(1, 2), [t(3, 2)], [None]))
+@case(
+    (t(2, 3), [t(3, 4), t(4, 2)], [t(4), t(2)]),
+    (t(1, 3), [t(3, 2)], [t(2)]),
+    (t(1, 2), [t(3, 2)], [None]),
+)
 def perceptron(x, weights, biases):
     for layer, (w, b) in enumerate(zip(weights, biases)):
         x = x @ w if b is None else x @ w + b

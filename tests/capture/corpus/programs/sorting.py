@@ -55,7 +55,8 @@ def quick(values):
         return list(values)
     pivot, *others = values
     return (
-        quick([v for v in others if v < pivot]) + [pivot]
+        quick([v for v in others if v < pivot])
+        + [pivot]
         + quick([v for v in others if not v < pivot])
     )
 
