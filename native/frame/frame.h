@@ -71,8 +71,13 @@ struct CellGuard {
   PyObject *cell, *value;
 };
 struct ListGuard {
-  PyObject* list;
+  PyObject* list;   // or a set or deque
   PyObject* items;  // a tuple
+};
+struct SlotGuard {
+  PyObject* object;
+  Py_ssize_t offset;
+  PyObject* value;
 };
 
 // The state outside of a call's arguments.
@@ -89,12 +94,14 @@ class Guards {
   bool read_objects(PyObject* list);
   bool read_others(PyObject* functions, PyObject* cells, PyObject* lists);
   bool read_operators(PyObject* list);
+  bool read_slots(PyObject* list);
   std::vector<ObjectGuard> objects_;
   std::vector<DictGuard> dicts_;
   std::vector<TypeGuard> types_;
   std::vector<FunctionGuard> functions_;
   std::vector<CellGuard> cells_;
   std::vector<ListGuard> lists_;
+  std::vector<SlotGuard> slots_;
   std::vector<Op*> operators_;  // none of them has a gate
 };
 

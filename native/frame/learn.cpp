@@ -85,14 +85,18 @@ class Builder {
     return true;
   }
 
-  // Reads the result. `identical`: tuples that it holds themselves; others are built again.
+  // Reads the result. `identical`: what it holds itself; other containers are built again.
   bool read_result(PyObject* value, PyObject* identical) {
     identical_ = identical;
     return read_result(value);
   }
   bool read_result(PyObject* value) {
     if (is_tensor(value)) return read_tensor(tensor_of(value));
-    if (PyTuple_CheckExact(value) && !is_identical(value)) return read_items(RecipeItem::Tuple, value);
+    if (is_identical(value)) {
+      x_->recipe.push_back({RecipeItem::Object, 0, share(value)});
+      return true;
+    }
+    if (PyTuple_CheckExact(value)) return read_items(RecipeItem::Tuple, value);
     if (PyList_CheckExact(value)) return read_items(RecipeItem::List, value);
     if (PyDict_CheckExact(value)) return read_dict(value);
     x_->recipe.push_back({RecipeItem::Object, 0, share(value)});

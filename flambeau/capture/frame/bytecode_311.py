@@ -11,16 +11,20 @@ import itertools
 import operator
 import sys
 import types
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from flambeau.capture.frame import operators, plain
-from flambeau.capture.frame.evidence import MISSING, Raised, Unexplained
+from flambeau.capture.frame import operators, plain, texts
+from flambeau.capture.frame.evidence import MISSING, Raised, Unexplained, is_key
 from flambeau.capture.frame.generators import Trace
 from flambeau.capture.frame.machine import Machine
+from flambeau.capture.frame.native_calls import attribute_or
 from flambeau.ir.lock import importing
 
 _NULL = object()
+_PATTERN_FLAGS = (1 << 5) | (1 << 6)  # of types that are matched as sequences or mappings
+_MATCHES_ITSELF = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
 _RETURN, _YIELD = -1, -2  # instead of a jump's target
 
 _BY_VALUE = frozenset({int, float, complex, str, bytes, tuple, list, dict})  # for guards
@@ -313,7 +317,7 @@ class Frame:
         if type(target) in plain.TENSORS:
             machine.slots((target,), "__setitem__")
             machine.touch((key, value))
-        elif type(target) in (list, dict):
+        elif type(target) in (list, deque, *plain.DICTS):
             machine.writable(target)
             if not plain.compares(key):
                 raise Unexplained(f"it writes items of a {type(target).__name__}")
@@ -332,7 +336,7 @@ class Frame:
             self.machine.call(function, (target, key), {})
             return
         self.machine.writable(target)
-        if type(target) not in (list, dict) or not plain.compares(key):
+        if type(target) not in (list, deque, *plain.DICTS) or not plain.compares(key):
             raise Unexplained(f"it deletes items of a {type(target).__name__}")
         self.machine.native(operator.delitem, target, key)
 
@@ -480,8 +484,8 @@ class Frame:
         value = self.stack.pop()
         convert: Any = (None, str, repr, ascii)[i.arg & 3]
         if convert is not None:
-            value = self.machine.text(value, convert)
-        self.stack.append(self.machine.formatted(value, spec))
+            value = texts.text(self.machine, value, convert)
+        self.stack.append(texts.formatted(self.machine, value, spec))
 
     # ------------------------------------------------------------------ jumps
     def _jump(self, i: Instruction) -> int:
@@ -601,6 +605,62 @@ class Frame:
             return target
         return None
 
+    # ------------------------------------------------------------------ patterns
+    def _get_len(self, i: Instruction) -> None:
+        self.stack.append(self.machine.length(self.stack[-1]))
+
+    def _match_sequence(self, i: Instruction) -> None:
+        self._match_kind(Sequence)
+
+    def _match_mapping(self, i: Instruction) -> None:
+        self._match_kind(Mapping)
+
+    def _match_kind(self, protocol: type) -> None:
+        subject = self.stack[-1]
+        kind = self.machine.typed(subject)
+        if kind in (str, bytes) or kind in plain.TENSORS:
+            self.stack.append(False)
+        elif kind in plain.ATOMS or kind in plain.CONTAINERS:
+            self.stack.append(isinstance(subject, protocol))
+        elif all(base.__flags__ & _PATTERN_FLAGS == 0 for base in kind.__mro__):
+            self.machine.evidence.hierarchy(kind)
+            self.stack.append(False)
+        else:
+            raise Unexplained(f"it matches a {kind.__name__}")
+
+    def _match_keys(self, i: Instruction) -> None:
+        keys, subject = self.stack[-1], self.stack[-2]
+        if type(subject) is not dict or not all(map(is_key, keys)):
+            raise Unexplained(f"it matches keys of a {type(subject).__name__}")
+        values = tuple(self.machine.table_item(subject, key) for key in keys)
+        self.stack.append(None if MISSING in values else values)
+
+    def _match_class(self, i: Instruction) -> None:
+        names, kind, subject = self.stack.pop(), self.stack.pop(), self.stack.pop()
+        machine = self.machine
+        if not machine.truth(machine.call(isinstance, (subject, kind), {})):
+            self.stack.append(None)
+            return
+        if i.arg and kind in _MATCHES_ITSELF:
+            positional: tuple[Any, ...] = ()
+            values = [subject]
+        else:
+            positional = attribute_or(machine, kind, "__match_args__", ()) if i.arg else ()
+            values = []
+        if (
+            type(positional) is not tuple
+            or len(positional) + len(values) < i.arg
+            or set(positional[: i.arg]) & set(names)
+        ):
+            raise Unexplained(f"it matches a {kind.__name__}")
+        for name in (*positional[: i.arg], *names):
+            value = attribute_or(machine, subject, name, MISSING)
+            if value is MISSING:
+                self.stack.append(None)
+                return
+            values.append(value)
+        self.stack.append(tuple(values))
+
     # ------------------------------------------------------------------ errors
     def _raise_varargs(self, i: Instruction) -> None:
         machine = self.machine
@@ -675,6 +735,7 @@ _SAME = (
     "jump_if_true_or_pop jump_if_false_or_pop get_iter for_iter kw_names call call_function_ex "
     "import_name import_from return_value return_generator yield_value raise_varargs "
     "before_with load_classderef get_yield_from_iter send reraise push_exc_info pop_except "
+    "get_len match_sequence match_mapping match_keys match_class "
     "check_exc_match with_except_start load_assertion_error"
 ).split()
 _EXECUTE: dict[str, Any] = {

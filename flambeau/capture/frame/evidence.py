@@ -12,10 +12,12 @@ import weakref
 from typing import Any
 
 from flambeau._core import Tensor
+from flambeau.capture.frame import plain
 
 MISSING = ...  # as a value: there is nothing under a name
 _HEAP_TYPE = 1 << 9  # of `type.__flags__`: attributes may change
 _MAX_DEPTH = 8
+_KEYS = frozenset({types.NoneType, bool, float, bytes, tuple})  # besides texts, ints and types
 
 
 class Unexplained(BaseException):
@@ -46,13 +48,13 @@ class Evidence:
         arguments: the call's arguments, which a pattern compares: by identity number, with the
             containers that are compared item by item.
         constants: tensors that guards lead to.
-        tuples: those that guards lead to, which a result holds itself and not a copy of.
+        identical: other objects that guards lead to: a result holds themselves, not copies.
     """
 
     def __init__(self, values: list[Any]) -> None:
         self.arguments: dict[int, Any] = {}
         self.constants: dict[int, Any] = {}
-        self.tuples: dict[int, tuple[Any, ...]] = {}
+        self.identical: dict[int, Any] = {}
         self._roots: dict[int, Any] = {}
         self._objects: dict[int, tuple[Any, Any]] = {}
         self._dicts: dict[int, tuple[Any, dict[Any, Any]]] = {}
@@ -63,6 +65,7 @@ class Evidence:
         self._functions: dict[int, Any] = {}
         self._cells: dict[int, tuple[Any, Any]] = {}
         self._lists: dict[int, tuple[Any, tuple[Any, ...]]] = {}
+        self._slots: dict[tuple[int, int], tuple[Any, Any, Any]] = {}
         self._operators: dict[int, Any] = {}
         self._owners: dict[int, str] = {}
         for value in values:
@@ -87,8 +90,9 @@ class Evidence:
             raise Unexplained("an argument is also reached otherwise")
         if isinstance(value, Tensor):
             self.constants[id(value)] = value
-        elif type(value) is tuple and depth < _MAX_DEPTH:
-            self.tuples[id(value)] = value
+        elif id(value) not in self._roots:
+            self.identical[id(value)] = value
+        if type(value) is tuple and depth < _MAX_DEPTH:
             for item in value:
                 self.read(item, depth + 1)
         return value
@@ -96,7 +100,7 @@ class Evidence:
     def constant(self, value: Any) -> Any:
         """A constant of a code object."""
         if type(value) is tuple:
-            self.tuples[id(value)] = value
+            self.identical[id(value)] = value
             for item in value:
                 self.constant(item)
         return value
@@ -124,8 +128,8 @@ class Evidence:
         self._complete[id(table)] = table
         self._dicts.setdefault(id(table), (table, {}))
 
-    def elements(self, values: list[Any]) -> None:
-        """All elements of a list are read."""
+    def elements(self, values: Any) -> None:
+        """All elements of a list, set or deque are read."""
         if id(values) in self.arguments:
             return
         self._lists[id(values)] = (values, tuple(values))
@@ -191,6 +195,16 @@ class Evidence:
         self._cells[id(cell)] = (cell, value)
         return self.read(value)
 
+    def slot(self, value: Any, descriptor: Any) -> Any:
+        """The value of a slot of an object, or MISSING."""
+        self.holder(value, MISSING)
+        try:
+            item = present(descriptor.__get__(value))
+        except AttributeError:
+            item = MISSING
+        self._slots[id(value), id(descriptor)] = (value, descriptor, item)
+        return self.read(item)
+
     def operator(self, op: Any) -> None:
         """An operator is called, which has no gate."""
         self._operators[id(op)] = op
@@ -218,6 +232,7 @@ class Evidence:
             list(self._cells.values()),
             list(self._lists.values()),
             list(self._operators.values()),
+            [(self._reference(v), slot, item) for v, slot, item in self._slots.values()],
             held,
         )
 
@@ -256,7 +271,10 @@ class Evidence:
             lines.append(_comparison(f"cell at {id(cell):#x}", value))
         lines.extend(f"{op.__name__}.gate is None" for op in self._operators.values())
         for values, _ in self._lists.values():
-            lines.append(f"len(list at {id(values):#x}) == {len(values)}, with the same items")
+            name = f"{type(values).__name__} at {id(values):#x}"
+            lines.append(f"len({name}) == {len(values)}, with the same items")
+        for value, slot, item in self._slots.values():
+            lines.append(_comparison(f"{_name(value)}.{slot.__name__}", item))
         return lines
 
 
@@ -278,7 +296,7 @@ def is_key(value: Any) -> bool:
     if isinstance(value, type):
         kind = type(value)
         return kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__
-    return type(value) in (str, int)
+    return type(value) in (str, int) or (type(value) in _KEYS and plain.hashes(value))
 
 
 def _name(value: Any) -> str:

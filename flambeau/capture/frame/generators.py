@@ -9,6 +9,8 @@ from flambeau.capture.frame.evidence import Raised, Unexplained
 if TYPE_CHECKING:
     from flambeau.capture.frame.machine import Machine
 
+GENERATOR_METHODS = frozenset({"send", "throw", "close", "__next__", "__iter__"})
+
 
 class Trace:
     """Stands for a traceback, of which nothing may be read."""

@@ -51,8 +51,9 @@ def _explain(compiled: Any, mode: int, args: tuple[Any, ...], kwargs: dict[str, 
     names = [f"args[{i}]" for i in range(len(args))] + list(kwargs)
     lines = argument_lines(values, names) + evidence.lines()
     machine.forget()  # what only the dry run holds is no result
-    constants, tuples = tuple(evidence.constants.values()), tuple(evidence.tuples.values())
-    compiled._explain(args, kwargs, result, (evidence.parts(), constants, tuples, lines))
+    constants = tuple(evidence.constants.values())
+    identical = tuple(machine.identical.values())
+    compiled._explain(args, kwargs, result, (evidence.parts(), constants, identical, lines))
     return lines
 
 

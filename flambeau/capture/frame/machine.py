@@ -7,11 +7,12 @@ they may be written. All else may only be read, and each read is noted.
 
 from __future__ import annotations
 
+import enum
 import functools
 import itertools
 import operator
 import types
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -21,7 +22,7 @@ from flambeau.capture.frame import native_calls as native
 from flambeau.capture.frame import plain
 from flambeau.capture.frame.binding import bind
 from flambeau.capture.frame.evidence import MISSING, Evidence, Raised, Unexplained, is_key, look_up
-from flambeau.capture.frame.generators import Generator, Trace
+from flambeau.capture.frame.generators import GENERATOR_METHODS, Generator, Trace
 from flambeau.ir.lock import late
 
 Value = TypeVar("Value")
@@ -53,6 +54,7 @@ class Machine:
         evidence: what they read.
         steps: instructions that may still be executed.
         handled: the error whose handler runs.
+        identical: objects that the result holds themselves.
     """
 
     def __init__(self, evidence: Evidence) -> None:
@@ -63,6 +65,7 @@ class Machine:
         self._fresh: dict[int, Any] = {}
         self._generators: list[Generator] = []
         self._tuples: dict[int, tuple[Any, ...]] = {}  # of the result
+        self.identical: dict[int, Any] = {}
         self._depth = 0
 
     def forget(self) -> None:
@@ -104,16 +107,14 @@ class Machine:
 
     def _touch_items(self, value: Any, kind: type) -> None:
         outside = id(value) not in self._fresh
-        if kind is list and outside:
+        if kind in (list, deque, set) and outside:
             self.evidence.elements(value)
-        elif kind in (dict, OrderedDict):
+        elif kind in plain.DICTS:
             if outside:
                 self.evidence.items(value)
             if kind is OrderedDict and outside and len(value) > 1:
                 raise Unexplained("it iterates over an OrderedDict")  # whose order has no version
             value = value.values()
-        elif kind is set and outside:
-            raise Unexplained("it reads a set from outside")
         for item in tuple(value):
             if type(item) not in plain.ATOMS:
                 self.touch(item)
@@ -130,6 +131,8 @@ class Machine:
             return self._module_attribute(value, name)
         if isinstance(value, type):
             return self._class_attribute(value, name)
+        if kind is Generator and name in GENERATOR_METHODS:
+            return getattr(value, name)
         if kind is super:
             return self._super_attribute(value, name)
         if kind is types.FunctionType and name in ("__name__", "__qualname__", "__module__"):
@@ -161,21 +164,44 @@ class Machine:
     def _class_attribute(self, kind: type, name: str) -> Any:
         if name == "__name__" and type(kind) is type:
             return self.evidence.title(kind)
-        if self.evidence.attribute(type(kind), name) is not MISSING and name != "__call__":
+        by_class = self.evidence.attribute(type(kind), name)
+        if by_class is not MISSING and _is_data(by_class):
             raise Unexplained(f"it reads {name} of a class")
-        if type(kind) is not type:
-            reads = self.evidence.attribute(type(kind), "__getattribute__")
-            if self.evidence.attribute(type(kind), "__getattr__") is not MISSING or (
-                reads is not type.__getattribute__
-            ):
-                raise Unexplained(f"the class of {kind.__name__} computes attributes")
+        if isinstance(kind, enum.EnumMeta):
+            return self._member(kind, name)
+        reads = self.evidence.attribute(type(kind), "__getattribute__")
+        if reads is not type.__getattribute__:
+            raise Unexplained(f"the class of {kind.__name__} computes attributes")
         value = self.evidence.attribute(kind, name)
         if value is MISSING:
-            text = f"type object '{self.evidence.title(kind)}' has no attribute '{name}'"
-            raise Raised(AttributeError(text, name=name, obj=kind))
+            return self._class_attribute_by_class(kind, name, by_class)
         if isinstance(value, classmethod):
             return types.MethodType(value.__func__, kind)
+        read = self.evidence.attribute(type(value), "__get__")
+        if isinstance(read, types.FunctionType):
+            return self.call(read, (value, None, kind), {})
         return self._unbound(value, f"{kind.__name__}.{name}")
+
+    def _class_attribute_by_class(self, kind: type, name: str, by_class: Any) -> Any:
+        if by_class is not MISSING:
+            return self._bind(by_class, kind, type(kind), name)
+        computed = self.evidence.attribute(type(kind), "__getattr__")
+        if isinstance(computed, types.FunctionType):
+            return self.call(computed, (kind, name), {})
+        if computed is not MISSING:
+            raise Unexplained(f"the class of {kind.__name__} computes attributes")
+        text = f"type object '{self.evidence.title(kind)}' has no attribute '{name}'"
+        raise Raised(AttributeError(text, name=name, obj=kind))
+
+    def _member(self, kind: enum.EnumMeta, name: str) -> Any:
+        members = kind._member_map_
+        if name not in members or type(kind) is not enum.EnumMeta:
+            value = self.evidence.attribute(kind, name)
+            if isinstance(value, classmethod):
+                return types.MethodType(value.__func__, kind)
+            raise Unexplained(f"it reads {name} of an Enum")
+        self.evidence.hierarchy(kind)
+        return self.evidence.item(members, name, f"{kind.__qualname__}._member_map_")
 
     def _unbound(self, value: Any, name: str) -> Any:
         if isinstance(value, staticmethod):
@@ -193,7 +219,9 @@ class Machine:
         bound = getattr(value, name)
         if isinstance(bound, (types.MethodType, types.MethodWrapperType)):
             return bound
-        if name == "__instancecheck__" and isinstance(bound, types.BuiltinFunctionType):
+        if name in ("__instancecheck__", "__new__") and isinstance(
+            bound, types.BuiltinFunctionType
+        ):
             return bound
         raise Unexplained(f"it reads super().{name}")
 
@@ -233,6 +261,8 @@ class Machine:
         if name == "__class__":
             self.typed(value)
             return kind
+        if isinstance(descriptor, types.MemberDescriptorType) and not self.is_fresh(value):
+            return self._outside_slot(value, kind, name, descriptor)
         error = isinstance(value, BaseException) and name == "args"
         if self.is_fresh(value) and (error or isinstance(descriptor, types.MemberDescriptorType)):
             return self.native(getattr, value, name)
@@ -241,6 +271,17 @@ class Machine:
             self.typed(value)
             return self.call(read, (descriptor, value, kind), {})
         raise Unexplained(f"it reads {kind.__name__}.{name}, a descriptor")
+
+    def _outside_slot(self, value: Any, kind: type, name: str, descriptor: Any) -> Any:
+        if not descriptor.__objclass__.__flags__ & _HEAP_TYPE or name in (
+            "__dict__",
+            "__weakref__",
+        ):
+            raise Unexplained(f"it reads {kind.__name__}.{name}, a descriptor")
+        item = self.evidence.slot(value, descriptor)
+        if item is MISSING:
+            raise Raised(AttributeError(name), exact=False)
+        return item
 
     def _bind(self, value: Any, owner: Any, kind: type, name: str) -> Any:
         called: tuple[Any, ...] = (*_CALLED, _core.CompiledFunction)
@@ -293,17 +334,25 @@ class Machine:
         if isinstance(method, types.FunctionType):
             self.call(method, (value, name, new), {})
             return
-        self.writable(value)
+        if method not in _GENERIC:
+            raise Unexplained(f"{type(value).__name__} computes its attributes")
+        self.set_plainly(value, name, new)
+
+    def set_plainly(self, value: Any, name: str, new: Any) -> None:
+        """Sets an attribute as `object.__setattr__` does."""
         descriptor = self.evidence.attribute(type(value), name)
         if isinstance(descriptor, property) and descriptor.fset is not None:
             self.call(descriptor.fset, (value, new), {})
             return
-        simple = descriptor is MISSING or not hasattr(type(descriptor), "__set__")
-        if method not in _GENERIC or not (
-            simple or isinstance(descriptor, types.MemberDescriptorType)
-        ):
-            raise Unexplained(f"{type(value).__name__} computes its attributes")
-        object.__setattr__(value, name, new)
+        if descriptor is not MISSING:
+            write = self.evidence.attribute(type(descriptor), "__set__")
+            if isinstance(write, types.FunctionType):
+                self.call(write, (descriptor, value, new), {})
+                return
+            if _is_data(descriptor) and not isinstance(descriptor, types.MemberDescriptorType):
+                raise Unexplained(f"{type(value).__name__} computes its attributes")
+        self.writable(value)
+        self.native(object.__setattr__, value, name, new)
 
     def slots(self, values: tuple[Any, ...], *names: str) -> None:
         """The operators of tensors among the values are called, which are the package's own."""
@@ -452,15 +501,21 @@ class Machine:
             self.evidence.attribute(type(kind), "__call__") is not type.__call__
         ):
             raise Unexplained(f"it makes a {kind.__name__}")
-        if self.evidence.attribute(kind, "__new__") is not object.__new__:
-            raise Unexplained(f"it makes a {kind.__name__}, which has __new__")
+        create = self.evidence.attribute(kind, "__new__")
         if self.evidence.attribute(kind, "__del__") is not MISSING:
             raise Unexplained(f"it makes a {kind.__name__}, which has __del__")
-        value = self.fresh(self.native(object.__new__, kind))
+        if isinstance(create, staticmethod) and isinstance(create.__func__, types.FunctionType):
+            value = self.call(create.__func__, (kind, *args), kwargs)
+        elif create is object.__new__:
+            value = self.fresh(self.native(object.__new__, kind))
+        else:
+            raise Unexplained(f"it makes a {kind.__name__}, which has __new__")
+        if not isinstance(value, kind):
+            return value
         initialise = self.evidence.attribute(kind, "__init__")
         if isinstance(initialise, types.FunctionType):
             self._initialise(initialise, value, args, kwargs)
-        elif args or kwargs or initialise is not object.__init__:
+        elif initialise is not object.__init__ or ((args or kwargs) and create is object.__new__):
             raise Unexplained(f"it makes a {kind.__name__}")
         return value
 
@@ -506,48 +561,6 @@ class Machine:
         raise Unexplained(f"it calls {name} of a generator")
 
     # ------------------------------------------------------------------ protocols
-    def text(self, value: Any, convert: Callable[[Any], str] = str) -> str:
-        """str(value), repr(value) or ascii(value)"""
-        if plain.shows(value):
-            self.touch(value)
-            return convert(value)
-        kind = self.typed(value)
-        if isinstance(value, BaseException):
-            return self._error_text(value, kind, convert)
-        for name in ("__str__", "__repr__") if convert is str else ("__repr__",):
-            function = self.evidence.attribute(kind, name)
-            if isinstance(function, types.FunctionType):
-                shown = self.call(function, (value,), {})
-                if type(shown) is str and convert is not ascii:
-                    return shown
-            if name == "__repr__" or function is not object.__str__:
-                break
-        raise Unexplained(f"it shows a {kind.__name__}")
-
-    def _error_text(self, error: BaseException, kind: type, convert: Callable[[Any], str]) -> str:
-        name = "__str__" if convert is str else "__repr__"
-        shown = self.evidence.attribute(kind, name)
-        if isinstance(shown, types.FunctionType):
-            return str(self.call(shown, (error,), {}))
-        if not self.is_fresh(error) or not plain.shows(error.args):
-            raise Unexplained(f"it shows a {kind.__name__}")
-        self.touch(error.args)
-        self.evidence.title(kind)
-        return convert(error)
-
-    def formatted(self, value: Any, spec: str) -> str:
-        """format(value, spec)"""
-        kind = type(value)
-        if kind in plain.ATOMS:
-            return str(self.native(format, value, spec))
-        function = self.evidence.attribute(kind, "__format__")
-        if isinstance(function, types.FunctionType):
-            self.typed(value)
-            return str(self.call(function, (value, spec), {}))
-        if spec or kind in plain.TENSORS or function is not object.__format__:
-            raise Unexplained(f"it formats a {kind.__name__}")
-        return self.text(value)
-
     def method(self, value: Any, name: str) -> Any:
         """A special method in Python that the type of a value defines, or None."""
         kind = self.typed(value)
@@ -594,9 +607,9 @@ class Machine:
 
     def touch_length(self, value: Any, kind: type) -> None:
         """A container's length is read: so are its items."""
-        if kind is list:
+        if kind in (list, deque, set):
             self.evidence.elements(value)
-        elif kind in (dict, OrderedDict):
+        elif kind in plain.DICTS:
             self.evidence.items(value)
         else:
             raise Unexplained(f"it reads a {kind.__name__} from outside")
@@ -608,9 +621,10 @@ class Machine:
             self.writable(value)
             return self.fresh(iter(value))
         if kind in plain.CONTAINERS or kind in (str, range, _core.Size):
-            if kind is OrderedDict and len(value) > 1:
+            outside = not self.is_fresh(value)
+            if kind is OrderedDict and outside and len(value) > 1:
                 raise Unexplained("it iterates over an OrderedDict")
-            if kind in (list, dict, OrderedDict, set) and not self.is_fresh(value):
+            if kind in (list, deque, set, *plain.DICTS) and outside:
                 self.touch_length(value, kind)
             return self.fresh(iter(value))
         if kind in plain.TENSORS:
@@ -660,17 +674,19 @@ class Machine:
     def subscript(self, value: Any, key: Any) -> Any:
         """value[key]"""
         kind = type(value)
-        if kind in (dict, OrderedDict):
+        if kind in plain.DICTS:
             item = self.table_item(value, key) if is_key(key) else MISSING
             if item is MISSING:
+                if kind is defaultdict and value.default_factory is not None:
+                    return self._default_item(value, key)
                 if self.is_fresh(value) and plain.hashes(key) and key in value:
                     return value[key]
                 if is_key(key):
                     raise Raised(KeyError(key))
                 raise Unexplained("a dict is read by another key")
             return item
-        if kind in (list, tuple, str, range, _core.Size, bytes):
-            if kind is list and not self.is_fresh(value):
+        if kind in (list, tuple, str, range, _core.Size, bytes, deque):
+            if kind in (list, deque) and not self.is_fresh(value):
                 self.evidence.elements(value)
             if type(key) is slice:
                 self.touch(key)
@@ -687,37 +703,48 @@ class Machine:
             raise Unexplained(f"it subscripts a {kind.__name__}")
         return self.call(function, (value, key), {})
 
+    def _default_item(self, table: Any, key: Any) -> Any:
+        """An item of a defaultdict that was not there."""
+        self.writable(table)
+        if not plain.hashes(key):
+            raise Unexplained("a dict has keys that are objects")
+        if key not in table:
+            table[key] = self.call(table.default_factory, (), {})
+        return table[key]
+
     def check_result(self, value: Any) -> None:
         """Raises where a result cannot be built again."""
         kind = type(value)
+        if kind is tuple and not value:
+            return
+        if kind not in plain.ATOMS and id(value) in self.evidence.identical:
+            if id(value) in self.evidence.arguments:
+                raise Unexplained("its result has a tuple of the arguments")
+            self.identical[id(value)] = value
+            return
         if kind in (list, dict):
             self.writable(value)
             del self._fresh[id(value)]  # a second time would be another object
-        if kind is tuple and not self._check_tuple(value):
-            return
+        if kind is tuple:
+            self._check_tuple(value)
         if kind in (tuple, list):
             for item in value:
                 self.check_result(item)
         elif kind is dict:
             for key, item in value.items():
-                if type(key) not in (str, int):
-                    raise Unexplained("a result has keys that are no strings")
+                if not is_key(key):
+                    raise Unexplained("a result has keys that are objects")
                 self.check_result(item)
         elif kind not in plain.ATOMS and kind not in plain.TENSORS:
             raise Unexplained(f"its result has a {kind.__name__}")
 
-    def _check_tuple(self, value: tuple[Any, ...]) -> bool:
-        """Whether a tuple is built again; another one is the same object in every result."""
-        if not value:
-            return True
+    def _check_tuple(self, value: tuple[Any, ...]) -> None:
+        """A tuple that the dry run made, once."""
         if id(value) in self.evidence.arguments:
             raise Unexplained("its result has a tuple of the arguments")
-        if id(value) in self.evidence.tuples:
-            return False
         if id(value) in self._tuples:
             raise Unexplained("its result has a tuple twice")
         self._tuples[id(value)] = value
-        return True
 
 
 def _is_data(descriptor: Any) -> bool:

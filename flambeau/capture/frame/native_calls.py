@@ -6,19 +6,21 @@ builtin values, tensors and containers of these alone, and notes what containers
 
 from __future__ import annotations
 
+import bisect
 import builtins
 import functools
+import heapq
 import itertools
 import math
 import operator
 import types
 from abc import ABCMeta
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
 from flambeau import _core
-from flambeau.capture.frame import iteration, operators, plain
+from flambeau.capture.frame import iteration, operators, plain, texts
 from flambeau.capture.frame.evidence import MISSING, Raised, Unexplained, is_key
 
 _PURE: frozenset[Any] = frozenset(
@@ -40,11 +42,15 @@ _PURE: frozenset[Any] = frozenset(
 )  # fmt: skip
 _BUILDERS: dict[Any, Any] = {
     tuple: tuple, list: list, set: set, frozenset: frozenset, enumerate: enumerate, zip: zip,
+    deque: deque,
 }  # fmt: skip
 _LIST_READS = frozenset({"index", "count", "copy", "__len__", "__getitem__", "__contains__"})
 _LIST_WRITES = frozenset(
-    {"append", "extend", "insert", "pop", "reverse", "clear", "__setitem__", "__delitem__"}
-)
+    {
+        "append", "extend", "insert", "pop", "reverse", "clear", "__setitem__", "__delitem__",
+        "appendleft", "popleft", "rotate", "remove",
+    }
+)  # fmt: skip
 _DICT_WRITES = frozenset({"update", "setdefault", "pop", "clear", "popitem"})
 _SET_METHODS = frozenset({"add", "update", "discard", "union", "copy", "pop"})
 
@@ -91,12 +97,17 @@ def call(machine: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
 
 def _hashable(function: Any) -> bool:
     owner = getattr(function, "__self__", None)
-    return isinstance(function, type) or owner is None or isinstance(owner, types.ModuleType)
+    return (
+        isinstance(function, type)
+        or owner is None
+        or owner is object
+        or isinstance(owner, types.ModuleType)
+    )
 
 
 def _call_pure(machine: Any, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if function in (str, repr, ascii) and len(args) == 1 and not kwargs:
-        return machine.text(args[0], function)
+        return texts.text(machine, args[0], function)
     if function is abs and len(args) == 1:
         return operators.unary(machine, "__abs__", args[0])
     if function is bool and len(args) == 1:
@@ -143,13 +154,13 @@ def _call_method(
     if kind in plain.TENSORS and name in plain.TENSOR_METHODS:
         machine.touch(args)
         return function(*args, **kwargs)
-    if kind is list and (name in _LIST_READS or name in _LIST_WRITES):
+    if kind in (list, deque) and (name in _LIST_READS or name in _LIST_WRITES) and not kwargs:
         return _call_list(machine, owner, function, args)
     if kind is list and name == "sort" and not args:
         machine.writable(owner)
         owner[:] = machine.call(sorted, (owner,), kwargs)
         return None
-    if kind in (dict, OrderedDict):
+    if kind in plain.DICTS:
         return _call_dict(machine, owner, function, args, kwargs)
     if kind is set and name in _SET_METHODS and all(plain.hashes(value) for value in args):
         machine.writable(owner)
@@ -170,6 +181,8 @@ def _call_list(machine: Any, owner: Any, function: Any, args: tuple[Any, ...]) -
     name = function.__name__
     if name in _LIST_WRITES:
         machine.writable(owner)
+        if name == "remove" and not plain.compares((owner, args)):
+            raise Unexplained(f"it calls list.{name} of objects")
         if name == "extend" and type(args[0]) not in (list, tuple):
             for value in machine.iterate(args[0]):  # up to an error
                 owner.append(value)
@@ -253,7 +266,8 @@ def _issubclass(machine: Any, kind: Any, kinds: Any) -> bool:
     return issubclass(kind, kinds)
 
 
-def _getattr(machine: Any, value: Any, name: Any, *default: Any) -> Any:
+def attribute_or(machine: Any, value: Any, name: Any, *default: Any) -> Any:
+    """getattr(value, name, default)"""
     if type(name) is not str:
         raise Unexplained("getattr of no string")
     try:
@@ -266,7 +280,7 @@ def _getattr(machine: Any, value: Any, name: Any, *default: Any) -> Any:
 
 
 def _hasattr(machine: Any, value: Any, name: Any) -> bool:
-    return _getattr(machine, value, name, MISSING) is not MISSING
+    return attribute_or(machine, value, name, MISSING) is not MISSING
 
 
 def _setattr(machine: Any, value: Any, name: Any, new: Any) -> None:
@@ -320,7 +334,7 @@ def _partial(machine: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _format(machine: Any, value: Any, spec: Any = "") -> str:
-    return str(machine.formatted(value, spec))
+    return str(texts.formatted(machine, value, spec))
 
 
 def _fromkeys(machine: Any, keys: Any, value: Any = None) -> Any:
@@ -353,7 +367,7 @@ def _reversed(machine: Any, value: Any) -> Any:
 
 
 def _dict(machine: Any, *args: Any, **kwargs: Any) -> Any:
-    if len(args) == 1 and type(args[0]) not in (dict, OrderedDict):
+    if len(args) == 1 and type(args[0]) not in plain.DICTS:
         pairs = [tuple(machine.iterate(pair)) for pair in machine.iterate(args[0])]
         if not all(len(pair) == 2 and plain.hashes(pair[0]) for pair in pairs):
             raise Unexplained("dict of no pairs")
@@ -363,6 +377,72 @@ def _dict(machine: Any, *args: Any, **kwargs: Any) -> Any:
             raise Unexplained("dict of no dict")
         machine.touch(value)
     return machine.fresh(dict(*args, **kwargs))
+
+
+def _ordered_dict(machine: Any, *args: Any, **kwargs: Any) -> Any:
+    return machine.fresh(OrderedDict(_dict(machine, *args, **kwargs)))
+
+
+def _default_dict(machine: Any, factory: Any = None, *args: Any, **kwargs: Any) -> Any:
+    if factory is not None and not callable(factory):
+        raise Unexplained("a defaultdict has no factory")
+    return machine.fresh(defaultdict(factory, _dict(machine, *args, **kwargs)))
+
+
+def _vars(machine: Any, value: Any) -> Any:
+    if isinstance(value, (type, types.ModuleType)) or type(value) in plain.TENSORS:
+        raise Unexplained(f"it calls vars of a {type(value).__name__}")
+    table = machine.holder(value)
+    if table is None:
+        raise Unexplained(f"it calls vars of a {type(value).__name__}")
+    return table
+
+
+def _hash(machine: Any, value: Any) -> Any:
+    function = machine.method(value, "__hash__") if type(value) not in plain.ATOMS else None
+    if function is not None:
+        result = machine.call(function, (value,), {})
+        if type(result) is int and -(2**60) < result < 2**60 and result != -1:
+            return result
+    elif type(value) in plain.ATOMS or (type(value) is tuple and plain.shows(value)):
+        if plain.hashes(value):
+            return machine.native(hash, value)
+    raise Unexplained(f"it hashes a {type(value).__name__}")
+
+
+def _heap(function: Any) -> Callable[..., Any]:
+    def change(machine: Any, values: Any, *item: Any) -> Any:
+        machine.writable(values)
+        if type(values) is not list or not plain.compares((values, item)):
+            raise Unexplained(f"it calls {function.__name__} of objects")
+        return machine.native(function, values, *item)
+
+    return change
+
+
+def _bisect(function: Any) -> Callable[..., Any]:
+    def search(machine: Any, values: Any, *args: Any) -> Any:
+        machine.touch((values, args))
+        if function in (bisect.insort_left, bisect.insort_right):
+            machine.writable(values)
+        if type(values) is not list or not plain.compares((values, args)):
+            raise Unexplained(f"it calls {function.__name__} of objects")
+        return machine.native(function, values, *args)
+
+    return search
+
+
+def _new(machine: Any, kind: Any, *args: Any, **kwargs: Any) -> Any:
+    created = machine.evidence.attribute(kind, "__del__")
+    if not kind.__flags__ & (1 << 9) or created is not MISSING:
+        raise Unexplained(f"it makes a {kind.__name__}")
+    return machine.fresh(machine.native(object.__new__, kind, *args, **kwargs))
+
+
+def _plain_setattr(machine: Any, value: Any, name: Any, new: Any) -> None:
+    if type(name) is not str:
+        raise Unexplained("setattr of no string")
+    machine.set_plainly(value, name, new)
 
 
 def _callable(machine: Any, value: Any) -> bool:
@@ -376,7 +456,7 @@ def _callable(machine: Any, value: Any) -> bool:
 _SPECIAL: dict[Any, Callable[..., Any]] = {
     isinstance: _isinstance,
     issubclass: _issubclass,
-    getattr: _getattr,
+    getattr: attribute_or,
     hasattr: _hasattr,
     setattr: _setattr,
     len: _len,
@@ -390,5 +470,15 @@ _SPECIAL: dict[Any, Callable[..., Any]] = {
     callable: _callable,
     functools.partial: _partial,
     format: _format,
+    OrderedDict: _ordered_dict,
+    defaultdict: _default_dict,
+    vars: _vars,
+    hash: _hash,
+    object.__new__: _new,
+    object.__setattr__: _plain_setattr,
+    **{f: _heap(f) for f in (heapq.heappush, heapq.heappop, heapq.heapify, heapq.heappushpop)},
+    heapq.heapreplace: _heap(heapq.heapreplace),
+    **{f: _bisect(f) for f in (bisect.bisect_left, bisect.bisect_right)},
+    **{f: _bisect(f) for f in (bisect.insort_left, bisect.insort_right)},
 }
-_NAMED: frozenset[Any] = frozenset({dict, functools.partial})
+_NAMED: frozenset[Any] = frozenset({dict, functools.partial, OrderedDict, defaultdict})

@@ -158,7 +158,7 @@ def _attempt_comparison(machine: Machine, symbol: str, owner: Any, other: Any) -
 def contains(machine: Machine, container: Any, value: Any) -> bool:
     """value in container"""
     kind = type(container)
-    if kind.__name__ == "OrderedDict" or kind is dict:
+    if kind in plain.DICTS:
         if is_key(value):
             return machine.table_item(container, value) is not MISSING
         if not machine.is_fresh(container) or not plain.hashes(value):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import types
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict, deque
 
 from flambeau import _core
 from flambeau._core import Tensor
@@ -16,7 +16,7 @@ ITERTOOLS: frozenset[type] = frozenset(
         itertools.takewhile, itertools.dropwhile, itertools.filterfalse, itertools.islice,
         itertools.cycle, itertools.pairwise, itertools.combinations, itertools.permutations,
         itertools.combinations_with_replacement, itertools.compress, itertools.product,
-        itertools.zip_longest, itertools.repeat, map, filter,
+        itertools.zip_longest, itertools.repeat, map, filter, type(iter(deque())),
     }
 )  # fmt: skip
 TENSORS = frozenset({Tensor, Parameter})
@@ -27,7 +27,8 @@ ATOMS = frozenset(
         _core.layout,
     }
 )  # fmt: skip
-CONTAINERS = frozenset({tuple, list, dict, OrderedDict, set, frozenset})
+DICTS: frozenset[type] = frozenset({dict, OrderedDict, defaultdict})
+CONTAINERS: frozenset[type] = frozenset({tuple, list, set, frozenset, deque, *DICTS})
 ITERATORS = frozenset(
     {
         type(iter(())), type(iter([])), type(iter({})), type(iter({}.values())),
