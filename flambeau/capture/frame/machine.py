@@ -12,7 +12,7 @@ import functools
 import itertools
 import operator
 import types
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -28,6 +28,7 @@ from flambeau.ir.lock import late
 Value = TypeVar("Value")
 
 _HEAP_TYPE = 1 << 9  # of `type.__flags__`
+_FIELD = type(namedtuple("_Named", "field").field)  # type: ignore[attr-defined]
 _MAX_CALLS = 80  # inside each other
 _MAX_STEPS = 3_000_000
 _GENERATORS = 0x20  # co_flags
@@ -215,7 +216,7 @@ class Machine:
         return self.evidence.read(value)
 
     def _super_attribute(self, value: Any, name: str) -> Any:
-        self.evidence.hierarchy(type(value.__self__))
+        self.evidence.hierarchy(value.__self_class__)
         bound = getattr(value, name)
         if isinstance(bound, (types.MethodType, types.MethodWrapperType)):
             return bound
@@ -266,11 +267,35 @@ class Machine:
         error = isinstance(value, BaseException) and name == "args"
         if self.is_fresh(value) and (error or isinstance(descriptor, types.MemberDescriptorType)):
             return self.native(getattr, value, name)
+        if self.is_named_tuple(kind) and type(descriptor) is _FIELD:
+            self.typed(value)
+            item = getattr(value, name)
+            return item if self.is_fresh(value) else self.evidence.read(item)
         read = self.evidence.attribute(type(descriptor), "__get__")
         if isinstance(read, types.FunctionType):
             self.typed(value)
             return self.call(read, (descriptor, value, kind), {})
         raise Unexplained(f"it reads {kind.__name__}.{name}, a descriptor")
+
+    def is_named_tuple(self, kind: type) -> bool:
+        """Whether a type is a tuple with names, whose items are read as those of any tuple."""
+        names = ("__getitem__", "__iter__", "__len__", "__contains__", "__getattribute__")
+        return (
+            issubclass(kind, tuple)
+            and type(kind) is type
+            and bool(kind.__flags__ & _HEAP_TYPE)
+            and hasattr(kind, "_fields")
+            and all(self.evidence.attribute(kind, n) is tuple.__dict__.get(n) for n in names)
+        )
+
+    def as_tuple(self, value: Any) -> Any:
+        """A named tuple as a tuple, whose items are read; else the value."""
+        if isinstance(value, tuple) and type(value) is not tuple and type(value) not in plain.ATOMS:
+            if self.is_named_tuple(type(value)):
+                self.typed(value)
+                items = tuple.__getitem__(value, slice(None))
+                return items if self.is_fresh(value) else self.evidence.read(items)
+        return value
 
     def _outside_slot(self, value: Any, kind: type, name: str, descriptor: Any) -> Any:
         if not descriptor.__objclass__.__flags__ & _HEAP_TYPE or name in (
@@ -387,6 +412,8 @@ class Machine:
                 self.evidence.items(function.keywords)
             named = {**function.keywords, **kwargs}
             return self.call(function.func, (*function.args, *args), named)
+        if function is super and len(args) == 2 and not kwargs:
+            return super(*args)
         if isinstance(function, type):
             return self._construct(function, args, kwargs)
         if kind in _NATIVE or native.understands(function):
@@ -589,6 +616,7 @@ class Machine:
 
     def length(self, value: Any) -> int:
         """The length of a value."""
+        value = self.as_tuple(value)
         kind = type(value)
         if kind in plain.CONTAINERS:
             if kind not in (tuple, frozenset) and not self.is_fresh(value):
@@ -616,6 +644,7 @@ class Machine:
 
     def iterate(self, value: Any) -> Iterator[Any]:
         """An iterator over a value."""
+        value = self.as_tuple(value)
         kind = type(value)
         if kind in (Generator, types.GeneratorType) or kind in plain.ITERATORS:
             self.writable(value)
@@ -673,6 +702,7 @@ class Machine:
 
     def subscript(self, value: Any, key: Any) -> Any:
         """value[key]"""
+        value = self.as_tuple(value)
         kind = type(value)
         if kind in plain.DICTS:
             item = self.table_item(value, key) if is_key(key) else MISSING

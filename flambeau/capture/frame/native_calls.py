@@ -22,6 +22,7 @@ from typing import Any
 from flambeau import _core
 from flambeau.capture.frame import iteration, operators, plain, texts
 from flambeau.capture.frame.evidence import MISSING, Raised, Unexplained, is_key
+from flambeau.capture.frame.generators import Generator
 
 _PURE: frozenset[Any] = frozenset(
     {
@@ -143,6 +144,8 @@ def _call_method(
     machine: Any, owner: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     kind, name = type(owner), function.__name__
+    if owner is tuple and name == "__new__" and len(args) == 2 and not kwargs:
+        return _new_tuple(machine, *args)
     if isinstance(owner, type) and (owner, name) in _CLASS_METHODS and not kwargs:
         return _CLASS_METHODS[owner, name](machine, *args)
     if kind in plain.GUARDS and name in ("__enter__", "__exit__", "clone"):
@@ -324,9 +327,7 @@ def _next(machine: Any, iterator: Any, *default: Any) -> Any:
 
 def _has_methods(value: Any) -> bool:
     kind = type(value)
-    return kind not in plain.ITERATORS and kind is not types.GeneratorType and (
-        kind.__module__ != "flambeau.capture.frame.machine"
-    )  # fmt: skip
+    return kind not in plain.ITERATORS and kind not in (types.GeneratorType, Generator)
 
 
 def _partial(machine: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -437,6 +438,12 @@ def _new(machine: Any, kind: Any, *args: Any, **kwargs: Any) -> Any:
     if not kind.__flags__ & (1 << 9) or created is not MISSING:
         raise Unexplained(f"it makes a {kind.__name__}")
     return machine.fresh(machine.native(object.__new__, kind, *args, **kwargs))
+
+
+def _new_tuple(machine: Any, kind: Any, values: Any) -> Any:
+    if not machine.is_named_tuple(kind):
+        raise Unexplained(f"it makes a {kind.__name__}")
+    return machine.fresh(tuple.__new__(kind, list(machine.iterate(values))))
 
 
 def _plain_setattr(machine: Any, value: Any, name: Any, new: Any) -> None:
