@@ -389,6 +389,10 @@ PyObject* build(const Explanation& x, size_t* at, Tensor** tensors, PyObject* co
       return build_list(index, next);
     case RecipeItem::Dict:
       return build_dict(x, item, at, tensors, outputs);
+    case RecipeItem::Built: {
+      const auto parts = steal(build_tuple(index, next));
+      return parts ? PyObject_CallOneArg(item.object.get(), parts.get()) : nullptr;
+    }
   }
   return nullptr;
 }

@@ -168,9 +168,9 @@ struct ViewSpec {
 
 // How a result is built, depth first.
 struct RecipeItem {
-  enum Kind : uint8_t { Output, View, Argument, Constant, Object, Tuple, List, Dict } kind;
+  enum Kind : uint8_t { Output, View, Argument, Constant, Object, Tuple, List, Dict, Built } kind;
   Py_ssize_t index;  // of a tensor or view; containers: how many items follow
-  Ref<> object;      // Object: it; Dict: its keys
+  Ref<> object;      // Object: it; Dict: its keys; Built: what makes it of a tuple of its parts
 };
 
 struct Explanation {

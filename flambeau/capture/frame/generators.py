@@ -17,11 +17,15 @@ class Trace:
 
 
 class Generator:
-    """A generator whose code is interpreted."""
+    """A generator whose code is interpreted.
+
+    Attributes:
+        ended: whether it has no more values.
+    """
 
     def __init__(self, machine: Machine, frame: Any) -> None:
         self._machine, self._frame = machine, frame
-        self._ended = False
+        self.ended = False
 
     def __iter__(self) -> Generator:
         return self
@@ -38,18 +42,18 @@ class Generator:
     @property
     def guarded(self) -> bool:
         """Whether dropping it now would run code of it."""
-        return not self._ended and bool(self._frame.guarded)
+        return not self.ended and bool(self._frame.guarded)
 
     def advance(self, value: Any, error: BaseException | None = None) -> Any:
         """Its next value; `value` is sent to it, or `error` raised where it waits."""
-        if self._ended:
+        if self.ended:
             raise Raised(StopIteration() if error is None else error)
         if error is not None and self._frame.at > 0 and self._frame.delegates:
             raise Unexplained("it throws through `yield from`")
         if value is not None and self._frame.at == 0:
             text = "can't send non-None value to a just-started generator"
             raise Raised(TypeError(text))
-        self._ended = True  # unless it yields; a generator that calls itself finds its end
+        self.ended = True  # unless it yields; a generator that calls itself finds its end
         try:
             yields, result = self._machine.run(self._frame.resume, value, error)
         except Raised as raised:
@@ -58,13 +62,13 @@ class Generator:
             raise
         if not yields:
             raise Raised(StopIteration() if result is None else StopIteration(result))
-        self._ended = False
+        self.ended = False
         return result
 
     def close(self) -> None:
         """Ends it."""
-        if self._ended or not self.guarded:
-            self._ended = True
+        if self.ended or not self.guarded:
+            self.ended = True
             return
         try:
             self.advance(None, self._machine.fresh(GeneratorExit()))

@@ -1,7 +1,8 @@
 """Functions of `builtins`, `functools`, `itertools` and `operator` that call code of the program.
 
 They are written with the machine's calls, as generators where Python's are lazy: what they call is
-interpreted, in the order in which it is called.
+interpreted, in the order in which it is called. None delegates by `yield from`, which would close
+generators of the program.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def _remaining(machine: Machine, function: Any, values: Any) -> Iterator[Any]:
         if not machine.truth(machine.call(function, (value,), {})):
             yield value
             break
-    yield from values
+    for value in values:  # noqa: UP028
+        yield value
 
 
 def _accumulate(
@@ -100,7 +102,8 @@ def _chain(machine: Machine, *columns: Any) -> Iterator[Any]:
 def chained(machine: Machine, columns: Any) -> Iterator[Any]:
     """The values of several columns, one behind the other."""
     for column in columns:
-        yield from machine.iterate(column)
+        for value in machine.iterate(column):  # noqa: UP028
+            yield value
 
 
 def _over(function: Callable[..., Any]) -> Callable[..., Any]:

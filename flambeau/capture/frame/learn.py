@@ -7,6 +7,7 @@ from typing import Any
 from flambeau import _core
 from flambeau.capture.frame.evidence import Evidence, Raised, Unexplained, argument_lines
 from flambeau.capture.frame.machine import Machine
+from flambeau.capture.frame.results import Results
 from flambeau.compiler import debug
 
 
@@ -44,7 +45,8 @@ def _explain(compiled: Any, mode: int, args: tuple[Any, ...], kwargs: dict[str, 
     evidence = Evidence(values)
     machine = Machine(evidence)
     result = machine.call(compiled._function, args, dict(kwargs))
-    machine.check_result(result)
+    results = Results(machine)
+    results.read(result)
     machine.check_generators()
     if int(_core.is_grad_enabled()) + 2 * int(_core.is_inference_mode_enabled()) != mode:
         raise Unexplained("it changes the gradient mode")
@@ -52,8 +54,8 @@ def _explain(compiled: Any, mode: int, args: tuple[Any, ...], kwargs: dict[str, 
     lines = argument_lines(values, names) + evidence.lines()
     machine.forget()  # what only the dry run holds is no result
     constants = tuple(evidence.constants.values())
-    identical = tuple(machine.identical.values())
-    compiled._explain(args, kwargs, result, (evidence.parts(), constants, identical, lines))
+    identical, built = tuple(results.identical), tuple(results.built)
+    compiled._explain(args, kwargs, result, (evidence.parts(), constants, identical, built, lines))
     return lines
 
 

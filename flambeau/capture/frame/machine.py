@@ -28,7 +28,10 @@ from flambeau.ir.lock import late
 Value = TypeVar("Value")
 
 _HEAP_TYPE = 1 << 9  # of `type.__flags__`
-_FIELD = type(namedtuple("_Named", "field").field)  # type: ignore[attr-defined]
+_FIELDS: tuple[type, ...] = (  # descriptors of the items of named tuples
+    types.MemberDescriptorType,
+    type(namedtuple("_Named", "field").field),  # type: ignore[attr-defined]
+)
 _MAX_CALLS = 80  # inside each other
 _MAX_STEPS = 3_000_000
 _GENERATORS = 0x20  # co_flags
@@ -55,7 +58,6 @@ class Machine:
         evidence: what they read.
         steps: instructions that may still be executed.
         handled: the error whose handler runs.
-        identical: objects that the result holds themselves.
     """
 
     def __init__(self, evidence: Evidence) -> None:
@@ -65,15 +67,14 @@ class Machine:
         self.handled: BaseException | None = None
         self._fresh: dict[int, Any] = {}
         self._generators: list[Generator] = []
-        self._tuples: dict[int, tuple[Any, ...]] = {}  # of the result
-        self.identical: dict[int, Any] = {}
         self._depth = 0
 
     def forget(self) -> None:
         """Drops the values that the dry run made."""
         self._fresh.clear()
+        for generator in self._generators:
+            generator.ended = True
         self._generators.clear()
-        self._tuples.clear()
         self.handled = None
         self.codes.clear()
 
@@ -262,15 +263,15 @@ class Machine:
         if name == "__class__":
             self.typed(value)
             return kind
+        if self.is_named_tuple(kind) and isinstance(descriptor, _FIELDS):
+            self.typed(value)
+            item = getattr(value, name)
+            return item if self.is_fresh(value) else self.evidence.read(item)
         if isinstance(descriptor, types.MemberDescriptorType) and not self.is_fresh(value):
             return self._outside_slot(value, kind, name, descriptor)
         error = isinstance(value, BaseException) and name == "args"
         if self.is_fresh(value) and (error or isinstance(descriptor, types.MemberDescriptorType)):
             return self.native(getattr, value, name)
-        if self.is_named_tuple(kind) and type(descriptor) is _FIELD:
-            self.typed(value)
-            item = getattr(value, name)
-            return item if self.is_fresh(value) else self.evidence.read(item)
         read = self.evidence.attribute(type(descriptor), "__get__")
         if isinstance(read, types.FunctionType):
             self.typed(value)
@@ -280,7 +281,7 @@ class Machine:
     def is_named_tuple(self, kind: type) -> bool:
         """Whether a type is a tuple with names, whose items are read as those of any tuple."""
         names = ("__getitem__", "__iter__", "__len__", "__contains__", "__getattribute__")
-        return (
+        return plain.is_struct(kind) or (
             issubclass(kind, tuple)
             and type(kind) is type
             and bool(kind.__flags__ & _HEAP_TYPE)
@@ -515,7 +516,7 @@ class Machine:
 
     def collection(self, value: Any) -> Any:
         """A container that native code made, and its items that are containers."""
-        if type(value) in (list, dict, set):
+        if type(value) in (list, dict, set) or plain.is_struct(type(value)):
             self.fresh(value)
         return value
 
@@ -741,40 +742,6 @@ class Machine:
         if key not in table:
             table[key] = self.call(table.default_factory, (), {})
         return table[key]
-
-    def check_result(self, value: Any) -> None:
-        """Raises where a result cannot be built again."""
-        kind = type(value)
-        if kind is tuple and not value:
-            return
-        if kind not in plain.ATOMS and id(value) in self.evidence.identical:
-            if id(value) in self.evidence.arguments:
-                raise Unexplained("its result has a tuple of the arguments")
-            self.identical[id(value)] = value
-            return
-        if kind in (list, dict):
-            self.writable(value)
-            del self._fresh[id(value)]  # a second time would be another object
-        if kind is tuple:
-            self._check_tuple(value)
-        if kind in (tuple, list):
-            for item in value:
-                self.check_result(item)
-        elif kind is dict:
-            for key, item in value.items():
-                if not is_key(key):
-                    raise Unexplained("a result has keys that are objects")
-                self.check_result(item)
-        elif kind not in plain.ATOMS and kind not in plain.TENSORS:
-            raise Unexplained(f"its result has a {kind.__name__}")
-
-    def _check_tuple(self, value: tuple[Any, ...]) -> None:
-        """A tuple that the dry run made, once."""
-        if id(value) in self.evidence.arguments:
-            raise Unexplained("its result has a tuple of the arguments")
-        if id(value) in self._tuples:
-            raise Unexplained("its result has a tuple twice")
-        self._tuples[id(value)] = value
 
 
 def _is_data(descriptor: Any) -> bool:

@@ -51,6 +51,11 @@ TENSOR_METHODS = frozenset(
 )
 
 
+def is_struct(kind: type) -> bool:
+    """Whether a type is a native tuple with names, as operators with several results give."""
+    return issubclass(kind, tuple) and "n_sequence_fields" in kind.__dict__
+
+
 def hashes(value: object) -> bool:
     """Whether hashing and comparing a value runs no code of users."""
     kind = type(value)

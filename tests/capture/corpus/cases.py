@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +150,7 @@ def of_text(name: str, text: str) -> Case:
     return Case(name, code, "f", PRELUDE)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _compiled(text: str, where: str) -> types.CodeType:
     return compile(text, where, "exec", dont_inherit=True)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import flambeau as torch
 from flambeau import nn
+from flambeau.runtime import settings
 from flambeau.utils.hooks import RemovableHandle
 from tests.capture.corpus.cases import Call, Case, Fresh, executed
 from tests.capture.corpus.snapshot import Snapshots
@@ -125,9 +126,10 @@ def _run(case: Case, compiled: bool) -> tuple[list[list[str]], Any]:
 
 
 def run(case: Case) -> Outcome:
-    """Runs a case both ways."""
-    plain, _ = _run(case, compiled=False)
-    calls, function = _run(case, compiled=True)
+    """Runs a case both ways, on the baseline tier."""
+    with settings.override(COMPILER="never"):
+        plain, _ = _run(case, compiled=False)
+        calls, function = _run(case, compiled=True)
     difference = _difference(plain, calls)
     return Outcome(case.name, difference, len(calls) - 1, function._hits, function._reason)
 

@@ -2,7 +2,7 @@
 
 import heapq
 from collections import defaultdict, deque
-from functools import lru_cache
+from functools import cache
 
 import flambeau as torch
 from tests.capture.corpus.cases import case, family, t
@@ -224,7 +224,7 @@ def edit_distance(a, b):
 
 @case(("ABCBDAB", "BDCABA"), ("", "A"), ("A", "A"))
 def common_subsequence(a, b):
-    @lru_cache(maxsize=None)
+    @cache
     def longest(i, j):
         if i == len(a) or j == len(b):
             return ""
