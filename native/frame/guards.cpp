@@ -240,8 +240,8 @@ bool Guards::read(PyObject* parts) {
   PyObject *objects, *dicts, *types, *functions, *cells, *lists, *operators, *slots, *codes;
   if (!PyArg_ParseTuple(parts, "O!O!O!O!O!O!O!O!O!", &PyList_Type, &objects, &PyList_Type, &dicts,
                         &PyList_Type, &types, &PyList_Type, &functions, &PyList_Type, &cells,
-                        &PyList_Type, &lists, &PyList_Type, &operators, &PyList_Type, &slots, &PyTuple_Type,
-                        &codes)) {
+                        &PyList_Type, &lists, &PyList_Type, &operators, &PyList_Type, &slots,
+                        &PyTuple_Type, &codes)) {
     return false;
   }
   if (read_objects(objects) && read_dicts(dicts) && read_types(types) &&

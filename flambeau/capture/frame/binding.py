@@ -41,7 +41,7 @@ def bind(
     return values
 
 
-def _value(function: Any, name: str, by_name: bool, named: dict[str, Any], default: Any) -> Any:
+def _value(function: Any, name: str, by_name: bool, named: dict[str, Any], default: object) -> Any:
     if by_name and name in named:
         return named.pop(name)
     if default is MISSING:

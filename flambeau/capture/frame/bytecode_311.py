@@ -106,14 +106,14 @@ class Frame:
         self.stack: list[Any] = []
         self.at = 0
         self.names: tuple[str, ...] = ()  # of the next call's keyword arguments
-        self.value: Any = None  # what it returns or yields
+        self.value: object = None  # what it returns or yields
 
     def run(self) -> Any:
         """Executes a function to its end."""
         self._go()
         return self.value
 
-    def resume(self, value: Any = None, error: BaseException | None = None) -> tuple[bool, Any]:
+    def resume(self, value: object = None, error: BaseException | None = None) -> tuple[bool, Any]:
         """Executes a generator up to its next value: (True, it), or its end: (False, result).
 
         Args:
@@ -550,7 +550,7 @@ class Frame:
         named = dict(zip(names, values[positional:], strict=True))
         stack.append(self._apply(function, tuple(values[:positional]), named))
 
-    def _apply(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _apply(self, function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if function is super and not args:
             return self._super()
         return self.machine.call(function, args, kwargs)

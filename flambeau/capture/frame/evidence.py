@@ -84,7 +84,7 @@ class Evidence:
             self._roots[id(value)] = value
 
     # ------------------------------------------------------------------ what was read
-    def read(self, value: Any, depth: int = 0) -> Any:
+    def read(self, value: object, depth: int = 0) -> Any:
         """A value that guarded state holds; tensors become constants."""
         if id(value) in self.arguments and type(value) is not tuple:  # another one would pass, too
             raise Unexplained("an argument is also reached otherwise")
@@ -97,7 +97,7 @@ class Evidence:
                 self.read(item, depth + 1)
         return value
 
-    def constant(self, value: Any) -> Any:
+    def constant(self, value: object) -> Any:
         """A constant of a code object."""
         if type(value) is tuple:
             self.identical[id(value)] = value
@@ -105,7 +105,7 @@ class Evidence:
                 self.constant(item)
         return value
 
-    def item(self, table: Any, key: Any, owner: str = "") -> Any:
+    def item(self, table: object, key: object, owner: str = "") -> Any:
         """The value that a dict has under a key, or MISSING."""
         if not is_key(key):
             raise Unexplained(f"a dict is read by a key that is a {type(key).__name__}")
@@ -165,7 +165,7 @@ class Evidence:
             self._types.setdefault(kind, {})
             self._strict.add(kind)
 
-    def holder(self, value: Any, table: Any) -> None:
+    def holder(self, value: object, table: object) -> None:
         """The object has this type and this dict (MISSING: its dict is not read)."""
         if id(value) in self.arguments:
             return
@@ -205,7 +205,7 @@ class Evidence:
         self._slots[id(value), id(descriptor)] = (value, descriptor, item)
         return self.read(item)
 
-    def operator(self, op: Any) -> None:
+    def operator(self, op: object) -> None:
         """An operator is called, which has no gate."""
         self._operators[id(op)] = op
 
@@ -236,7 +236,7 @@ class Evidence:
             held,
         )
 
-    def _reference(self, value: Any) -> Any:
+    def _reference(self, value: object) -> Any:
         """An argument is not owned by its guards: each call passes it again."""
         if id(value) in self._roots and not isinstance(value, (type, types.FunctionType)):
             try:
@@ -278,7 +278,7 @@ class Evidence:
         return lines
 
 
-def present(value: Any) -> Any:
+def present(value: object) -> Any:
     """A value that is there, which `MISSING` would hide."""
     if value is MISSING:
         raise Unexplained("it reads an Ellipsis")
@@ -291,7 +291,7 @@ def look_up(table: Any, key: Any) -> Any:
     return present(value) if value is MISSING and key in table else value
 
 
-def is_key(value: Any) -> bool:
+def is_key(value: object) -> bool:
     """Whether looking up a value in a dict runs no code of users."""
     if isinstance(value, type):
         kind = type(value)
@@ -299,14 +299,14 @@ def is_key(value: Any) -> bool:
     return type(value) in (str, int) or (type(value) in _KEYS and plain.hashes(value))
 
 
-def _name(value: Any) -> str:
+def _name(value: object) -> str:
     qualified = getattr(value, "__qualname__", None)
     if isinstance(qualified, str):
         return qualified
     return f"{type(value).__qualname__} at {id(value):#x}"
 
 
-def _comparison(what: str, value: Any) -> str:
+def _comparison(what: str, value: object) -> str:
     if value is MISSING:
         return f"{what} is not there"
     if isinstance(value, (bool, int, float, str, types.NoneType)):

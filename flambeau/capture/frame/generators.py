@@ -44,7 +44,7 @@ class Generator:
         """Whether dropping it now would run code of it."""
         return not self.ended and bool(self._frame.guarded)
 
-    def advance(self, value: Any, error: BaseException | None = None) -> Any:
+    def advance(self, value: object, error: BaseException | None = None) -> Any:
         """Its next value; `value` is sent to it, or `error` raised where it waits."""
         if self.ended:
             raise Raised(StopIteration() if error is None else error)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from flambeau.capture.frame import operators, plain
@@ -22,46 +22,48 @@ if TYPE_CHECKING:
 _ABSENT = object()
 
 
-def _map(machine: Machine, function: Any, *columns: Any) -> Iterator[Any]:
+def _map(machine: Machine, function: object, *columns: object) -> Iterator[object]:
     return _mapped(machine, function, [machine.iterate(column) for column in columns])
 
 
-def _mapped(machine: Machine, function: Any, columns: list[Any]) -> Iterator[Any]:
+def _mapped(machine: Machine, function: object, columns: list[Any]) -> Iterator[object]:
     for row in zip(*columns):
         yield machine.call(function, row, {})
 
 
-def _filter(machine: Machine, function: Any, values: Any) -> Iterator[Any]:
+def _filter(machine: Machine, function: object, values: object) -> Iterator[object]:
     return _chosen(machine, function, machine.iterate(values), True)
 
 
-def _filterfalse(machine: Machine, function: Any, values: Any) -> Iterator[Any]:
+def _filterfalse(machine: Machine, function: object, values: object) -> Iterator[object]:
     return _chosen(machine, function, machine.iterate(values), False)
 
 
-def _chosen(machine: Machine, function: Any, values: Any, chosen: bool) -> Iterator[Any]:
+def _chosen(
+    machine: Machine, function: object, values: Iterable[object], chosen: bool
+) -> Iterator[object]:
     for value in values:
         tested = value if function in (None, bool) else machine.call(function, (value,), {})
         if machine.truth(tested) is chosen:
             yield value
 
 
-def _takewhile(machine: Machine, function: Any, values: Any) -> Iterator[Any]:
+def _takewhile(machine: Machine, function: object, values: object) -> Iterator[object]:
     return _taken(machine, function, machine.iterate(values))
 
 
-def _taken(machine: Machine, function: Any, values: Any) -> Iterator[Any]:
+def _taken(machine: Machine, function: object, values: Iterable[object]) -> Iterator[object]:
     for value in values:
         if not machine.truth(machine.call(function, (value,), {})):
             return
         yield value
 
 
-def _dropwhile(machine: Machine, function: Any, values: Any) -> Iterator[Any]:
+def _dropwhile(machine: Machine, function: object, values: object) -> Iterator[object]:
     return _remaining(machine, function, machine.iterate(values))
 
 
-def _remaining(machine: Machine, function: Any, values: Any) -> Iterator[Any]:
+def _remaining(machine: Machine, function: object, values: Iterable[object]) -> Iterator[object]:
     for value in values:
         if not machine.truth(machine.call(function, (value,), {})):
             yield value
@@ -71,12 +73,12 @@ def _remaining(machine: Machine, function: Any, values: Any) -> Iterator[Any]:
 
 
 def _accumulate(
-    machine: Machine, values: Any, func: Any = None, *, initial: Any = None
-) -> Iterator[Any]:
+    machine: Machine, values: object, func: Any = None, *, initial: object = None
+) -> Iterator[object]:
     return _accumulated(machine, machine.iterate(values), func, initial)
 
 
-def _accumulated(machine: Machine, values: Any, function: Any, initial: Any) -> Iterator[Any]:
+def _accumulated(machine: Machine, values: Any, function: object, initial: Any) -> Iterator[object]:
     total = next(values, _ABSENT) if initial is None else initial
     if total is _ABSENT:
         return
@@ -86,66 +88,68 @@ def _accumulated(machine: Machine, values: Any, function: Any, initial: Any) -> 
         yield total
 
 
-def _starmap(machine: Machine, function: Any, rows: Any) -> Iterator[Any]:
+def _starmap(machine: Machine, function: object, rows: object) -> Iterator[object]:
     return _starmapped(machine, function, machine.iterate(rows))
 
 
-def _starmapped(machine: Machine, function: Any, rows: Any) -> Iterator[Any]:
+def _starmapped(machine: Machine, function: object, rows: Iterable[object]) -> Iterator[object]:
     for row in rows:
         yield machine.call(function, tuple(machine.iterate(row)), {})
 
 
-def _chain(machine: Machine, *columns: Any) -> Iterator[Any]:
+def _chain(machine: Machine, *columns: object) -> Iterator[object]:
     return chained(machine, columns)
 
 
-def chained(machine: Machine, columns: Any) -> Iterator[Any]:
+def chained(machine: Machine, columns: Iterable[object]) -> Iterator[object]:
     """The values of several columns, one behind the other."""
     for column in columns:
         for value in machine.iterate(column):  # noqa: UP028
             yield value
 
 
-def _over(function: Callable[..., Any]) -> Callable[..., Any]:
+def _over(function: Callable[..., object]) -> Callable[..., object]:
     """A native iterator over values that the machine iterates over."""
 
-    def make(machine: Machine, values: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
+    def make(machine: Machine, values: object, *args: object, **kwargs: object) -> Iterator[object]:
         for value in (*args, *kwargs.values()):
             machine.touch(value)
-        result: Iterator[Any] = machine.native(function, machine.iterate(values), *args, **kwargs)
+        result: Iterator[object] = machine.native(
+            function, machine.iterate(values), *args, **kwargs
+        )
         return result
 
     return make
 
 
-def _across(function: Callable[..., Any]) -> Callable[..., Any]:
+def _across(function: Callable[..., object]) -> Callable[..., object]:
     """A native iterator over several columns."""
 
-    def make(machine: Machine, *columns: Any, **kwargs: Any) -> Iterator[Any]:
+    def make(machine: Machine, *columns: object, **kwargs: object) -> Iterator[object]:
         rows = [machine.iterate(column) for column in columns]
-        result: Iterator[Any] = machine.native(function, *rows, **kwargs)
+        result: Iterator[object] = machine.native(function, *rows, **kwargs)
         return result
 
     return make
 
 
-def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+def _plain(function: Callable[..., object]) -> Callable[..., object]:
     """A native iterator over values without code."""
 
-    def make(machine: Machine, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        result: Iterator[Any] = machine.native(function, *args, **kwargs)
+    def make(machine: Machine, *args: object, **kwargs: object) -> Iterator[object]:
+        result: Iterator[object] = machine.native(function, *args, **kwargs)
         return result
 
     return make
 
 
-def _count(machine: Machine, *args: Any, **kwargs: Any) -> Iterator[Any]:
+def _count(machine: Machine, *args: object, **kwargs: object) -> Iterator[object]:
     if not all(type(value) in (int, float) for value in (*args, *kwargs.values())):
         raise Unexplained("it counts no numbers")
     return itertools.count(*args, **kwargs)
 
 
-def _reduce(machine: Machine, function: Any, values: Any, *initial: Any) -> Any:
+def _reduce(machine: Machine, function: object, values: object, *initial: object) -> Any:
     iterator = machine.iterate(values)
     total = initial[0] if initial else next(iterator, _ABSENT)
     if total is _ABSENT:
@@ -155,8 +159,8 @@ def _reduce(machine: Machine, function: Any, values: Any, *initial: Any) -> Any:
     return total
 
 
-def _binary(symbol: str) -> Callable[..., Any]:
-    def compute(machine: Machine, left: Any, right: Any) -> Any:
+def _binary(symbol: str) -> Callable[..., object]:
+    def compute(machine: Machine, left: object, right: object) -> Any:
         if symbol in operators.COMPARE:
             return operators.compare(machine, symbol, left, right)
         return operators.binary(machine, symbol, left, right)
@@ -164,7 +168,9 @@ def _binary(symbol: str) -> Callable[..., Any]:
     return compute
 
 
-def ordered(machine: Machine, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def ordered(
+    machine: Machine, function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """sorted, min or max with a key: its values must be numbers and texts."""
     values = list(machine.iterate(args[0])) if len(args) == 1 else list(args)
     keys = [machine.call(kwargs["key"], (value,), {}) for value in values]
@@ -181,7 +187,7 @@ def ordered(machine: Machine, function: Any, args: tuple[Any, ...], kwargs: dict
     return values[index]
 
 
-FUNCTIONS: dict[Any, Callable[..., Any]] = {
+FUNCTIONS: dict[Any, Callable[..., object]] = {
     map: _map, filter: _filter, functools.reduce: _reduce, itertools.chain: _chain,
     itertools.accumulate: _accumulate, itertools.starmap: _starmap, itertools.count: _count,
     itertools.takewhile: _takewhile, itertools.dropwhile: _dropwhile,
@@ -201,7 +207,9 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def call(machine: Machine, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call(
+    machine: Machine, function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """The result of one of the functions."""
     try:
         result = FUNCTIONS[function](machine, *args, **kwargs)

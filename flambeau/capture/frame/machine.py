@@ -84,11 +84,11 @@ class Machine:
         self._fresh[id(value)] = value
         return value
 
-    def is_fresh(self, value: Any) -> bool:
+    def is_fresh(self, value: object) -> bool:
         """Whether the dry run made a value, so that it may be written."""
         return id(value) in self._fresh
 
-    def writable(self, value: Any) -> None:
+    def writable(self, value: object) -> None:
         """Raises where a value that outlives the frame would be written."""
         if id(value) not in self._fresh:
             raise Unexplained(f"it writes to a {type(value).__name__} from outside")
@@ -184,7 +184,7 @@ class Machine:
             return self.call(read, (value, None, kind), {})
         return self._unbound(value, f"{kind.__name__}.{name}")
 
-    def _class_attribute_by_class(self, kind: type, name: str, by_class: Any) -> Any:
+    def _class_attribute_by_class(self, kind: type, name: str, by_class: object) -> Any:
         if by_class is not MISSING:
             return self._bind(by_class, kind, type(kind), name)
         computed = self.evidence.attribute(type(kind), "__getattr__")
@@ -205,7 +205,7 @@ class Machine:
         self.evidence.hierarchy(kind)
         return self.evidence.item(members, name, f"{kind.__qualname__}._member_map_")
 
-    def _unbound(self, value: Any, name: str) -> Any:
+    def _unbound(self, value: object, name: str) -> Any:
         if isinstance(value, staticmethod):
             return value.__func__
         if isinstance(value, (*_CALLED, *_NATIVE)):
@@ -227,7 +227,7 @@ class Machine:
             return bound
         raise Unexplained(f"it reads super().{name}")
 
-    def _object_attribute(self, value: Any, kind: type, name: str) -> Any:
+    def _object_attribute(self, value: object, kind: type, name: str) -> Any:
         if self.evidence.attribute(kind, "__getattribute__") not in _GENERIC:
             raise Unexplained(f"{kind.__name__} computes its attributes")
         try:
@@ -240,7 +240,7 @@ class Machine:
             return self.call(computed, (value, name), {})
         raise Unexplained(f"{kind.__name__} computes its attributes")
 
-    def _found_attribute(self, value: Any, kind: type, name: str) -> Any:
+    def _found_attribute(self, value: object, kind: type, name: str) -> Any:
         by_type = self.evidence.attribute(kind, name)
         if isinstance(by_type, property) and by_type.fget is not None:
             self.holder(value)
@@ -257,7 +257,7 @@ class Machine:
         text = f"'{self.evidence.title(kind)}' object has no attribute '{name}'"
         raise Raised(AttributeError(text, name=name, obj=value))
 
-    def _slot(self, value: Any, kind: type, name: str, descriptor: Any) -> Any:
+    def _slot(self, value: object, kind: type, name: str, descriptor: object) -> Any:
         if name == "__dict__" and isinstance(descriptor, types.GetSetDescriptorType):
             return self.holder(value)
         if name == "__class__":
@@ -289,7 +289,7 @@ class Machine:
             and all(self.evidence.attribute(kind, n) is tuple.__dict__.get(n) for n in names)
         )
 
-    def as_tuple(self, value: Any) -> Any:
+    def as_tuple(self, value: object) -> Any:
         """A named tuple as a tuple, whose items are read; else the value."""
         if isinstance(value, tuple) and type(value) is not tuple and type(value) not in plain.ATOMS:
             if self.is_named_tuple(type(value)):
@@ -298,7 +298,7 @@ class Machine:
                 return items if self.is_fresh(value) else self.evidence.read(items)
         return value
 
-    def _outside_slot(self, value: Any, kind: type, name: str, descriptor: Any) -> Any:
+    def _outside_slot(self, value: object, kind: type, name: str, descriptor: Any) -> Any:
         if not descriptor.__objclass__.__flags__ & _HEAP_TYPE or name in (
             "__dict__",
             "__weakref__",
@@ -309,7 +309,7 @@ class Machine:
             raise Raised(AttributeError(name), exact=False)
         return item
 
-    def _bind(self, value: Any, owner: Any, kind: type, name: str) -> Any:
+    def _bind(self, value: object, owner: object, kind: type, name: str) -> Any:
         called: tuple[Any, ...] = (*_CALLED, _core.CompiledFunction)
         if isinstance(value, called):
             return types.MethodType(value, owner)
@@ -323,7 +323,7 @@ class Machine:
             return self.call(read, (value, owner, kind), {})
         return self._unbound(value, f"{kind.__name__}.{name}")
 
-    def typed(self, value: Any) -> type:
+    def typed(self, value: object) -> type:
         """The type of a value, which must stay it."""
         kind = type(value)
         if kind is Generator or kind is types.GeneratorType or kind is Trace:
@@ -332,7 +332,7 @@ class Machine:
             self.evidence.holder(value, MISSING)
         return kind
 
-    def holder(self, value: Any) -> Any:
+    def holder(self, value: object) -> Any:
         """The `__dict__` of an object, None where it has none; it must stay the same one."""
         descriptor = self.evidence.attribute(type(value), "__dict__")
         if descriptor is MISSING:
@@ -348,13 +348,13 @@ class Machine:
         self.evidence.holder(value, table)
         return table
 
-    def table_item(self, table: Any, key: Any) -> Any:
+    def table_item(self, table: object, key: object) -> Any:
         """The value that a dict has under a key, or MISSING."""
         if self.is_fresh(table):
             return look_up(table, key)
         return self.evidence.item(table, key)
 
-    def setattr(self, value: Any, name: str, new: Any) -> None:
+    def setattr(self, value: object, name: str, new: object) -> None:
         """Sets an attribute of a fresh object."""
         method = self.evidence.attribute(type(value), "__setattr__")
         if isinstance(method, types.FunctionType):
@@ -364,7 +364,7 @@ class Machine:
             raise Unexplained(f"{type(value).__name__} computes its attributes")
         self.set_plainly(value, name, new)
 
-    def set_plainly(self, value: Any, name: str, new: Any) -> None:
+    def set_plainly(self, value: object, name: str, new: object) -> None:
         """Sets an attribute as `object.__setattr__` does."""
         descriptor = self.evidence.attribute(type(value), name)
         if isinstance(descriptor, property) and descriptor.fset is not None:
@@ -425,7 +425,7 @@ class Machine:
             return self.call(method, (function, *args), kwargs)
         raise Unexplained(f"it calls a {kind.__name__}")
 
-    def fresh_result(self, value: Any) -> Any:
+    def fresh_result(self, value: object) -> Any:
         """A result of native code; containers and iterators that it made may be written."""
         kind = type(value)
         if kind in plain.ITERATORS:
@@ -456,7 +456,7 @@ class Machine:
             self._depth -= 1
             self.handled = handled
 
-    def send(self, iterator: Any, value: Any) -> Any:
+    def send(self, iterator: object, value: object) -> Any:
         """The next value of an iterator, to which a value is sent.
 
         Raises:
@@ -471,7 +471,7 @@ class Machine:
         except StopIteration as error:
             raise Raised(error.with_traceback(None)) from None
 
-    def native(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def native(self, function: Callable[..., object], *args: object, **kwargs: object) -> Any:
         """The result of native code, whose error is the program's."""
         try:
             return function(*args, **kwargs)
@@ -514,7 +514,7 @@ class Machine:
                 positional.append(value)
         return self.call(body, tuple(positional), named)
 
-    def collection(self, value: Any) -> Any:
+    def collection(self, value: object) -> Any:
         """A container that native code made, and its items that are containers."""
         if type(value) in (list, dict, set) or plain.is_struct(type(value)):
             self.fresh(value)
@@ -548,7 +548,7 @@ class Machine:
         return value
 
     def _initialise(
-        self, function: Any, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, function: object, value: object, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         if self.call(function, (value, *args), kwargs) is not None:
             raise Unexplained("__init__ has a result")
@@ -589,13 +589,13 @@ class Machine:
         raise Unexplained(f"it calls {name} of a generator")
 
     # ------------------------------------------------------------------ protocols
-    def method(self, value: Any, name: str) -> Any:
+    def method(self, value: object, name: str) -> Any:
         """A special method in Python that the type of a value defines, or None."""
         kind = self.typed(value)
         function = self.evidence.attribute(kind, name)
         return function if isinstance(function, types.FunctionType) else None
 
-    def truth(self, value: Any) -> bool:
+    def truth(self, value: object) -> bool:
         """Whether a value counts as true."""
         if value is True or value is False or value is None:
             return bool(value)
@@ -634,7 +634,7 @@ class Machine:
             raise Unexplained("__len__ has another result")
         return result
 
-    def touch_length(self, value: Any, kind: type) -> None:
+    def touch_length(self, value: object, kind: type) -> None:
         """A container's length is read: so are its items."""
         if kind in (list, deque, set):
             self.evidence.elements(value)
@@ -673,7 +673,7 @@ class Machine:
             return self.fresh(self._following(iterator, following))
         return self.iterate(iterator)
 
-    def _following(self, iterator: Any, function: Any) -> Iterator[Any]:
+    def _following(self, iterator: object, function: object) -> Iterator[Any]:
         """The values of an object with `__next__`."""
         while True:
             try:
@@ -684,13 +684,13 @@ class Machine:
                 raise
             yield item
 
-    def _iterate_items(self, value: Any, kind: type) -> Iterator[Any]:
+    def _iterate_items(self, value: object, kind: type) -> Iterator[Any]:
         function = self.method(value, "__getitem__")
         if function is None or self.evidence.attribute(kind, "__iter__") is not MISSING:
             raise Unexplained(f"it iterates over a {kind.__name__}")
         return self.fresh(self._items(value, function))
 
-    def _items(self, value: Any, function: Any) -> Iterator[Any]:
+    def _items(self, value: object, function: object) -> Iterator[Any]:
         """The values of an object with `__getitem__` alone."""
         for index in itertools.count():
             try:
@@ -744,7 +744,7 @@ class Machine:
         return table[key]
 
 
-def _is_data(descriptor: Any) -> bool:
+def _is_data(descriptor: object) -> bool:
     """Whether a descriptor comes before an object's own attributes."""
     kind = type(descriptor)
     return hasattr(kind, "__set__") or hasattr(kind, "__delete__")

@@ -17,12 +17,15 @@ import types
 from abc import ABCMeta
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flambeau import _core
 from flambeau.capture.frame import iteration, operators, plain, texts
 from flambeau.capture.frame.evidence import MISSING, Raised, Unexplained, is_key
 from flambeau.capture.frame.generators import Generator
+
+if TYPE_CHECKING:
+    from flambeau.capture.frame.machine import Machine
 
 _PURE: frozenset[Any] = frozenset(
     {
@@ -56,7 +59,7 @@ _DICT_WRITES = frozenset({"update", "setdefault", "pop", "clear", "popitem"})
 _SET_METHODS = frozenset({"add", "update", "discard", "union", "copy", "pop"})
 
 
-def understands(function: Any) -> bool:
+def understands(function: object) -> bool:
     """Whether a callable is a class or function of the tables above."""
     if isinstance(function, type):
         tables: tuple[Any, ...] = (_PURE, _BUILDERS, _SPECIAL, plain.GUARDS, iteration.FUNCTIONS)
@@ -64,7 +67,9 @@ def understands(function: Any) -> bool:
     return isinstance(function, (types.BuiltinFunctionType, types.MethodDescriptorType))
 
 
-def call(machine: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call(
+    machine: Machine, function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """The result of a native function.
 
     Raises:
@@ -96,7 +101,7 @@ def call(machine: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
     return _call_pure(machine, function, args, kwargs)
 
 
-def _hashable(function: Any) -> bool:
+def _hashable(function: object) -> bool:
     owner = getattr(function, "__self__", None)
     return (
         isinstance(function, type)
@@ -106,7 +111,9 @@ def _hashable(function: Any) -> bool:
     )
 
 
-def _call_pure(machine: Any, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def _call_pure(
+    machine: Machine, function: Callable[..., object], args: Any, kwargs: dict[str, Any]
+) -> Any:
     if function in (str, repr, ascii) and len(args) == 1 and not kwargs:
         return texts.text(machine, args[0], function)
     if function is abs and len(args) == 1:
@@ -126,7 +133,7 @@ def _call_pure(machine: Any, function: Any, args: Any, kwargs: dict[str, Any]) -
     return machine.collection(machine.native(function, *args, **kwargs))
 
 
-def _build(machine: Any, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _build(machine: Machine, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if kind is zip:
         return machine.fresh(zip(*(machine.iterate(value) for value in args), **kwargs))
     if not args:
@@ -141,7 +148,11 @@ def _build(machine: Any, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def _call_method(
-    machine: Any, owner: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    machine: Machine,
+    owner: Any,
+    function: Callable[..., object],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Any:
     kind, name = type(owner), function.__name__
     if owner is tuple and name == "__new__" and len(args) == 2 and not kwargs:
@@ -180,7 +191,9 @@ def _call_method(
     raise Unexplained(f"it calls {kind.__name__}.{name}")
 
 
-def _call_list(machine: Any, owner: Any, function: Any, args: tuple[Any, ...]) -> Any:
+def _call_list(
+    machine: Machine, owner: Any, function: Callable[..., object], args: tuple[Any, ...]
+) -> Any:
     name = function.__name__
     if name in _LIST_WRITES:
         machine.writable(owner)
@@ -200,7 +213,11 @@ def _call_list(machine: Any, owner: Any, function: Any, args: tuple[Any, ...]) -
 
 
 def _call_dict(
-    machine: Any, owner: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    machine: Machine,
+    owner: object,
+    function: Callable[..., object],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Any:
     name = function.__name__
     if name == "get" and is_key(args[0]):
@@ -221,9 +238,11 @@ def _call_dict(
     raise Unexplained(f"it calls dict.{name}")
 
 
-def _call_atom(machine: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _call_atom(
+    machine: Machine, function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     name = function.__name__
-    if type(function.__self__) is str and name == "join":
+    if type(getattr(function, "__self__", None)) is str and name == "join":
         args = (list(machine.iterate(args[0])),)
     for value in (*args, *kwargs.values()):
         machine.touch(value)
@@ -235,7 +254,7 @@ def _call_atom(machine: Any, function: Any, args: tuple[Any, ...], kwargs: dict[
 
 
 # ---------------------------------------------------------------------- builtins by themselves
-def _isinstance(machine: Any, value: Any, kinds: Any) -> bool:
+def _isinstance(machine: Machine, value: object, kinds: object) -> bool:
     if type(kinds) is tuple:
         return any(_isinstance(machine, value, kind) for kind in kinds)
     if type(kinds) is types.UnionType:
@@ -260,7 +279,7 @@ def _isinstance(machine: Any, value: Any, kinds: Any) -> bool:
     raise Unexplained(f"isinstance of {kinds.__name__}, whose class decides")
 
 
-def _issubclass(machine: Any, kind: Any, kinds: Any) -> bool:
+def _issubclass(machine: Machine, kind: Any, kinds: Any) -> bool:
     if type(kind) is not type or not all(
         type(k) is type for k in (kinds if type(kinds) is tuple else (kinds,))
     ):
@@ -269,7 +288,7 @@ def _issubclass(machine: Any, kind: Any, kinds: Any) -> bool:
     return issubclass(kind, kinds)
 
 
-def attribute_or(machine: Any, value: Any, name: Any, *default: Any) -> Any:
+def attribute_or(machine: Machine, value: object, name: object, *default: object) -> Any:
     """getattr(value, name, default)"""
     if type(name) is not str:
         raise Unexplained("getattr of no string")
@@ -282,36 +301,36 @@ def attribute_or(machine: Any, value: Any, name: Any, *default: Any) -> Any:
         raise
 
 
-def _hasattr(machine: Any, value: Any, name: Any) -> bool:
+def _hasattr(machine: Machine, value: object, name: object) -> bool:
     return attribute_or(machine, value, name, MISSING) is not MISSING
 
 
-def _setattr(machine: Any, value: Any, name: Any, new: Any) -> None:
+def _setattr(machine: Machine, value: Any, name: Any, new: Any) -> None:
     machine.setattr(value, name, new)
 
 
-def _len(machine: Any, value: Any) -> int:
+def _len(machine: Machine, value: object) -> int:
     return int(machine.length(value))
 
 
-def _type(machine: Any, value: Any) -> type:
+def _type(machine: Machine, value: object) -> type:
     kind: type = machine.typed(value)
     return kind
 
 
-def _any(machine: Any, values: Any) -> bool:
+def _any(machine: Machine, values: object) -> bool:
     return any(machine.truth(value) for value in machine.iterate(values))
 
 
-def _all(machine: Any, values: Any) -> bool:
+def _all(machine: Machine, values: object) -> bool:
     return all(machine.truth(value) for value in machine.iterate(values))
 
 
-def _iter(machine: Any, value: Any) -> Any:
+def _iter(machine: Machine, value: object) -> Any:
     return machine.iterate(value)
 
 
-def _next(machine: Any, iterator: Any, *default: Any) -> Any:
+def _next(machine: Machine, iterator: object, *default: object) -> Any:
     if not hasattr(type(iterator), "__next__"):
         raise Unexplained("next of no iterator")
     function = machine.method(iterator, "__next__") if _has_methods(iterator) else None
@@ -325,37 +344,37 @@ def _next(machine: Any, iterator: Any, *default: Any) -> Any:
         raise
 
 
-def _has_methods(value: Any) -> bool:
+def _has_methods(value: object) -> bool:
     kind = type(value)
     return kind not in plain.ITERATORS and kind not in (types.GeneratorType, Generator)
 
 
-def _partial(machine: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+def _partial(machine: Machine, function: Callable[..., object], *args: Any, **kwargs: Any) -> Any:
     return machine.fresh(functools.partial(function, *args, **kwargs))
 
 
-def _format(machine: Any, value: Any, spec: Any = "") -> str:
+def _format(machine: Machine, value: Any, spec: Any = "") -> str:
     return str(texts.formatted(machine, value, spec))
 
 
-def _fromkeys(machine: Any, keys: Any, value: Any = None) -> Any:
+def _fromkeys(machine: Machine, keys: object, value: object = None) -> Any:
     names = list(machine.iterate(keys))
     if not all(map(plain.hashes, names)):
         raise Unexplained("a dict has keys that are objects")
     return machine.fresh(dict.fromkeys(names, value))
 
 
-def _from_iterable(machine: Any, columns: Any) -> Any:
+def _from_iterable(machine: Machine, columns: object) -> Any:
     return machine.fresh(iteration.chained(machine, machine.iterate(columns)))
 
 
-_CLASS_METHODS: dict[tuple[type, str], Callable[..., Any]] = {
+_CLASS_METHODS: dict[tuple[type, str], Callable[..., object]] = {
     (dict, "fromkeys"): _fromkeys,
     (itertools.chain, "from_iterable"): _from_iterable,
 }
 
 
-def _reversed(machine: Any, value: Any) -> Any:
+def _reversed(machine: Machine, value: Any) -> Any:
     function = (
         machine.method(value, "__reversed__") if type(value) not in plain.CONTAINERS else None
     )
@@ -367,7 +386,7 @@ def _reversed(machine: Any, value: Any) -> Any:
     return machine.fresh(reversed(value))
 
 
-def _dict(machine: Any, *args: Any, **kwargs: Any) -> Any:
+def _dict(machine: Machine, *args: object, **kwargs: object) -> Any:
     if len(args) == 1 and type(args[0]) not in plain.DICTS:
         pairs = [tuple(machine.iterate(pair)) for pair in machine.iterate(args[0])]
         if not all(len(pair) == 2 and plain.hashes(pair[0]) for pair in pairs):
@@ -380,17 +399,17 @@ def _dict(machine: Any, *args: Any, **kwargs: Any) -> Any:
     return machine.fresh(dict(*args, **kwargs))
 
 
-def _ordered_dict(machine: Any, *args: Any, **kwargs: Any) -> Any:
+def _ordered_dict(machine: Machine, *args: object, **kwargs: object) -> Any:
     return machine.fresh(OrderedDict(_dict(machine, *args, **kwargs)))
 
 
-def _default_dict(machine: Any, factory: Any = None, *args: Any, **kwargs: Any) -> Any:
+def _default_dict(machine: Machine, factory: object = None, *args: object, **kwargs: object) -> Any:
     if factory is not None and not callable(factory):
         raise Unexplained("a defaultdict has no factory")
     return machine.fresh(defaultdict(factory, _dict(machine, *args, **kwargs)))
 
 
-def _vars(machine: Any, value: Any) -> Any:
+def _vars(machine: Machine, value: object) -> Any:
     if isinstance(value, (type, types.ModuleType)) or type(value) in plain.TENSORS:
         raise Unexplained(f"it calls vars of a {type(value).__name__}")
     table = machine.holder(value)
@@ -399,7 +418,7 @@ def _vars(machine: Any, value: Any) -> Any:
     return table
 
 
-def _hash(machine: Any, value: Any) -> Any:
+def _hash(machine: Machine, value: object) -> Any:
     function = machine.method(value, "__hash__") if type(value) not in plain.ATOMS else None
     if function is not None:
         result = machine.call(function, (value,), {})
@@ -411,8 +430,8 @@ def _hash(machine: Any, value: Any) -> Any:
     raise Unexplained(f"it hashes a {type(value).__name__}")
 
 
-def _heap(function: Any) -> Callable[..., Any]:
-    def change(machine: Any, values: Any, *item: Any) -> Any:
+def _heap(function: Callable[..., object]) -> Callable[..., object]:
+    def change(machine: Machine, values: Any, *item: Any) -> Any:
         machine.writable(values)
         if type(values) is not list or not plain.compares((values, item)):
             raise Unexplained(f"it calls {function.__name__} of objects")
@@ -421,8 +440,8 @@ def _heap(function: Any) -> Callable[..., Any]:
     return change
 
 
-def _bisect(function: Any) -> Callable[..., Any]:
-    def search(machine: Any, values: Any, *args: Any) -> Any:
+def _bisect(function: Callable[..., object]) -> Callable[..., object]:
+    def search(machine: Machine, values: Any, *args: Any) -> Any:
         machine.touch((values, args))
         if function in (bisect.insort_left, bisect.insort_right):
             machine.writable(values)
@@ -433,34 +452,35 @@ def _bisect(function: Any) -> Callable[..., Any]:
     return search
 
 
-def _new(machine: Any, kind: Any, *args: Any, **kwargs: Any) -> Any:
+def _new(machine: Machine, kind: Any, *args: object, **kwargs: object) -> Any:
     created = machine.evidence.attribute(kind, "__del__")
     if not kind.__flags__ & (1 << 9) or created is not MISSING:
         raise Unexplained(f"it makes a {kind.__name__}")
     return machine.fresh(machine.native(object.__new__, kind, *args, **kwargs))
 
 
-def _new_tuple(machine: Any, kind: Any, values: Any) -> Any:
+def _new_tuple(machine: Machine, kind: Any, values: Any) -> Any:
     if not machine.is_named_tuple(kind):
         raise Unexplained(f"it makes a {kind.__name__}")
     return machine.fresh(tuple.__new__(kind, list(machine.iterate(values))))
 
 
-def _plain_setattr(machine: Any, value: Any, name: Any, new: Any) -> None:
+def _plain_setattr(machine: Machine, value: object, name: object, new: object) -> None:
     if type(name) is not str:
         raise Unexplained("setattr of no string")
     machine.set_plainly(value, name, new)
 
 
-def _callable(machine: Any, value: Any) -> bool:
+def _callable(machine: Machine, value: Any) -> bool:
     machine.typed(value)
-    kinds: Any = (types.FunctionType, types.MethodType, type, _core.Op, _core.shield)
-    if isinstance(value, kinds):
+    if isinstance(value, (types.FunctionType, types.MethodType, type)):
+        return True
+    if type(value) in (_core.Op, _core.shield):
         return True
     return machine.evidence.attribute(type(value), "__call__") is not MISSING
 
 
-_SPECIAL: dict[Any, Callable[..., Any]] = {
+_SPECIAL: dict[Any, Callable[..., object]] = {
     isinstance: _isinstance,
     issubclass: _issubclass,
     getattr: attribute_or,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,7 @@ _REFLECTED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="
 _PLAIN = plain.ATOMS | plain.TENSORS | {tuple, list, set, dict}
 
 
-def binary(machine: Machine, symbol: str, left: Any, right: Any) -> Any:
+def binary(machine: Machine, symbol: str, left: object, right: object) -> Any:
     """left + right, left += right, ..."""
     kinds = (type(left), type(right))
     if kinds[0] not in _PLAIN or kinds[1] not in _PLAIN:
@@ -57,7 +57,7 @@ def binary(machine: Machine, symbol: str, left: Any, right: Any) -> Any:
     return machine.collection(machine.native(BINARY[symbol], left, right))
 
 
-def _binary_of_objects(machine: Machine, symbol: str, left: Any, right: Any) -> Any:
+def _binary_of_objects(machine: Machine, symbol: str, left: object, right: object) -> Any:
     name = METHODS[symbol.rstrip("=")]
     if symbol.endswith("="):
         result = _attempt(machine, name.replace("__", "__i", 1), left, right)
@@ -80,7 +80,7 @@ def _binary_of_objects(machine: Machine, symbol: str, left: Any, right: Any) -> 
     raise Raised(TypeError(text), exact=False)
 
 
-def _attempt(machine: Machine, name: str, owner: Any, other: Any) -> Any:
+def _attempt(machine: Machine, name: str, owner: object, other: object) -> Any:
     """The result of a special method, NotImplemented where there is none."""
     kind = machine.typed(owner)
     method = machine.evidence.attribute(kind, name)
@@ -96,7 +96,7 @@ def _attempt(machine: Machine, name: str, owner: Any, other: Any) -> Any:
     raise Unexplained(f"{name} of {kind.__name__} and {type(other).__name__}")
 
 
-def unary(machine: Machine, name: str, value: Any) -> Any:
+def unary(machine: Machine, name: str, value: object) -> Any:
     """-value, +value, ~value, abs(value)"""
     kind = type(value)
     if kind in plain.ATOMS or kind in plain.TENSORS:
@@ -108,7 +108,7 @@ def unary(machine: Machine, name: str, value: Any) -> Any:
     return machine.call(function, (value,), {})
 
 
-def compare(machine: Machine, symbol: str, left: Any, right: Any) -> Any:
+def compare(machine: Machine, symbol: str, left: object, right: object) -> Any:
     """left < right, ..."""
     kinds = (type(left), type(right))
     if kinds[0] in plain.ATOMS and kinds[1] in plain.ATOMS:
@@ -125,7 +125,7 @@ def compare(machine: Machine, symbol: str, left: Any, right: Any) -> Any:
     return _compare_objects(machine, symbol, left, right)
 
 
-def _compare_objects(machine: Machine, symbol: str, left: Any, right: Any) -> Any:
+def _compare_objects(machine: Machine, symbol: str, left: object, right: object) -> Any:
     attempts = [(symbol, left, right), (_REFLECTED[symbol], right, left)]
     if type(left) is not type(right) and issubclass(type(right), type(left)):
         attempts.reverse()
@@ -140,7 +140,7 @@ def _compare_objects(machine: Machine, symbol: str, left: Any, right: Any) -> An
     raise Raised(TypeError(text), exact=False)
 
 
-def _attempt_comparison(machine: Machine, symbol: str, owner: Any, other: Any) -> Any:
+def _attempt_comparison(machine: Machine, symbol: str, owner: object, other: object) -> Any:
     kind = machine.typed(owner)
     method = machine.evidence.attribute(kind, f"__{_COMPARED[symbol]}__")
     if isinstance(method, FunctionType):
@@ -155,7 +155,7 @@ def _attempt_comparison(machine: Machine, symbol: str, owner: Any, other: Any) -
     raise Unexplained(f"it compares a {kind.__name__} and a {type(other).__name__}")
 
 
-def contains(machine: Machine, container: Any, value: Any) -> bool:
+def contains(machine: Machine, container: Any, value: object) -> bool:
     """value in container"""
     kind = type(container)
     if kind in plain.DICTS:
@@ -177,13 +177,13 @@ def contains(machine: Machine, container: Any, value: Any) -> bool:
     return _among(machine, machine.iterate(container), value)
 
 
-def _contains_object(machine: Machine, container: Any, value: Any, kind: type) -> bool:
+def _contains_object(machine: Machine, container: Any, value: object, kind: type) -> bool:
     if kind not in (list, tuple) or type(value) in plain.TENSORS:
         raise Unexplained("it looks up an object")
     return _among(machine, iter(container), value)
 
 
-def _among(machine: Machine, values: Any, value: Any) -> bool:
+def _among(machine: Machine, values: Iterable[object], value: object) -> bool:
     for item in values:
         if type(item) in (float, complex) or type(item) in plain.TENSORS:
             raise Unexplained("it looks up an object")  # identities of numbers have no guard

@@ -59,7 +59,7 @@ def is_struct(kind: type) -> bool:
 def hashes(value: object) -> bool:
     """Whether hashing and comparing a value runs no code of users."""
     kind = type(value)
-    if kind is tuple or kind is frozenset:
+    if isinstance(value, (tuple, frozenset)) and kind in (tuple, frozenset):
         return all(hashes(item) for item in value)
     if kind is float or kind is complex:
         return bool(value == value)  # the identity of a NaN has no guard
@@ -69,20 +69,18 @@ def hashes(value: object) -> bool:
 def compares(value: object) -> bool:
     """Whether comparing a value with a like one runs no code of users, and no operators."""
     kind = type(value)
-    if kind in (list, set):
+    if isinstance(value, (list, set, tuple)) and kind in (list, set, tuple):
         return all(compares(item) for item in value)
-    if kind is dict:
+    if isinstance(value, dict) and kind is dict:
         return all(hashes(k) and compares(v) for k, v in value.items())
-    if kind is tuple:
-        return all(compares(item) for item in value)
     return hashes(value)
 
 
 def shows(value: object) -> bool:
     """Whether the text of a value needs no code of users, and no names of theirs."""
     kind = type(value)
-    if kind in (tuple, list, set, frozenset):
-        return all(map(shows, value))
-    if kind is dict:
+    if isinstance(value, (tuple, list, set, frozenset)) and kind in (tuple, list, set, frozenset):
+        return all(shows(item) for item in value)
+    if isinstance(value, dict) and kind is dict:
         return all(shows(k) and shows(v) for k, v in value.items())
     return kind in ATOMS

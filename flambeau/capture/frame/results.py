@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import types
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from flambeau import _core
@@ -63,7 +63,7 @@ class Results:
         else:
             self._read_object(value, kind)
 
-    def _read_all(self, values: Any) -> None:
+    def _read_all(self, values: Iterable[object]) -> None:
         for value in values:
             self.read(value)
 
@@ -114,6 +114,6 @@ def _has_only_attributes(machine: Machine, kind: type) -> bool:
 
 def _instance(kind: type, names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
     """An object with attributes, which no code of its class sees."""
-    value = object.__new__(kind)
+    value: object = object.__new__(kind)
     object.__getattribute__(value, "__dict__").update(zip(names, values, strict=True))
     return value

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from flambeau.capture.frame.machine import Machine
 
 
-def text(machine: Machine, value: Any, convert: Callable[[Any], str] = str) -> str:
+def text(machine: Machine, value: object, convert: Callable[[Any], str] = str) -> str:
     """str(value), repr(value) or ascii(value)"""
     if plain.shows(value):
         machine.touch(value)
@@ -48,7 +48,7 @@ def _error_text(
     return convert(error)
 
 
-def formatted(machine: Machine, value: Any, spec: str) -> str:
+def formatted(machine: Machine, value: object, spec: str) -> str:
     """format(value, spec)"""
     kind = type(value)
     if kind in plain.ATOMS:

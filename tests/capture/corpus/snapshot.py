@@ -18,6 +18,7 @@ import flambeau as torch
 from tests.capture.corpus.cases import MODULE
 
 _PLAIN: tuple[Any, ...] = (int, float, complex, bool, str, bytes, type(None), type(...), range)
+_EMPTY = object()
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 _MAX_DEPTH = 40
 _SKIPPED = frozenset("__dict__ __weakref__ __module__ __doc__ __qualname__ __annotations__".split())
@@ -172,10 +173,9 @@ def _names(code: types.CodeType) -> set[str]:
 
 def _filled(cell: Any) -> bool:
     try:
-        cell.cell_contents
+        return cell.cell_contents is not _EMPTY
     except ValueError:
         return False
-    return True
 
 
 def _is_set(slot: Any, value: Any) -> bool:
