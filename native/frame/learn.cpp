@@ -85,7 +85,7 @@ class Builder {
     return true;
   }
 
-  // Reads the result. `identical`: what it holds itself; `built`: what is made of a tuple of parts.
+  // Reads the result. `identical`: what it holds itself; `built`: objects with their parts.
   bool read_result(PyObject* value, PyObject* identical, PyObject* built) {
     identical_ = identical;
     built_ = built;

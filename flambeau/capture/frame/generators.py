@@ -13,7 +13,7 @@ GENERATOR_METHODS = frozenset({"send", "throw", "close", "__next__", "__iter__"}
 
 
 class Trace:
-    """Stands for a traceback, of which nothing may be read."""
+    """A placeholder for a traceback, of which nothing may be read."""
 
 
 class Generator:
@@ -79,7 +79,7 @@ class Generator:
         raise Raised(RuntimeError("generator ignored GeneratorExit"))
 
     def send(self, value: object) -> None:
-        """Stands for the method of generators."""
+        """The name of a method of generators; the machine calls `advance`."""
 
     def throw(self, error: object) -> None:
-        """Stands for the method of generators."""
+        """The name of a method of generators; the machine calls `advance`."""

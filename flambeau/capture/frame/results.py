@@ -23,7 +23,7 @@ _HEAP_TYPE = 1 << 9  # of `type.__flags__`
 
 
 class Results:
-    """What the parts of a result are.
+    """The parts of a result.
 
     Attributes:
         identical: objects that every result holds themselves.

@@ -63,7 +63,7 @@ def formatted(machine: Machine, value: object, spec: str) -> str:
 
 
 def _container_text(machine: Machine, value: Any, kind: type, convert: Callable[[Any], str]) -> str:
-    """Of a list, tuple or dict that holds objects, none of which holds it."""
+    """The text of a list, tuple or dict with objects, none of which holds it."""
     if convert is ascii:
         raise Unexplained(f"it shows a {kind.__name__}")
     machine.iterate(value)
