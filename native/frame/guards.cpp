@@ -3,8 +3,6 @@
 // A check reads one number of each dict and type. Where it differs, what was read is compared item
 // by item, and the new number is noted: a loop that assigns to a global does not fail its guards.
 // Nothing here runs code of users, so no state changes while it is checked.
-#include <structmember.h>
-
 #include <bit>
 
 #include "call/op_internal.h"

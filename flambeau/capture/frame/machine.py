@@ -104,7 +104,11 @@ class Machine:
             self.writable(value)
         elif kind is slice:
             self.touch((value.start, value.stop, value.step))
-        elif kind not in plain.BY_IDENTITY and not self.is_fresh(value):
+        elif kind in plain.BY_IDENTITY:
+            return
+        elif self.is_named_tuple(kind):
+            self.touch(self.as_tuple(value))
+        elif not self.is_fresh(value) or kind.__flags__ & _HEAP_TYPE:  # which may have methods
             raise Unexplained(f"native code reads a {kind.__name__}")
 
     def _touch_items(self, value: Any, kind: type) -> None:

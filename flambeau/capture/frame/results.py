@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from flambeau import _core
 from flambeau.capture.frame import plain
 from flambeau.capture.frame.evidence import MISSING, Unexplained, is_key
+from flambeau.capture.frame.generators import Generator, Trace
 
 if TYPE_CHECKING:
     from flambeau.capture.frame.machine import Machine
@@ -75,7 +76,7 @@ class Results:
 
     def _read_object(self, value: Any, kind: type) -> None:
         machine = self._machine
-        if not machine.is_fresh(value):
+        if not machine.is_fresh(value) or kind in (Generator, Trace):
             raise Unexplained(f"its result has a {kind.__name__}")
         build: Callable[..., Any]
         if kind in (set, frozenset, deque):

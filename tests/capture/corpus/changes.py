@@ -195,6 +195,39 @@ _ALIASES = {
     "map-order": ("", "(lambda l: [l.append(v) or len(l) for v in map(lambda e: e + len(l), "
                   "[1, 2])])([])", "[(1,), (2,)]"),
     "map-short": ("", "list(map(lambda a, b: (a, b), [1, 2, 3], iter([x])))", "[(1,), (2,)]"),
+    "torch-function-effect": (
+        "LOG = []\nclass O:\n    @classmethod\n"
+        "    def __torch_function__(cls, f, kinds, args=(), k=None):\n"
+        "        LOG.append(1)\n        return 5",
+        "(torch.add(t(2), O()), x, len(LOG))", "[(1,), (2,)]",
+    ),
+    "native-conversion": ("G = {'v': 1.5}\nclass O:\n    def __float__(self): return G['v']\n"
+                          "    def __index__(self): return int(G['v'])",
+                          "(float(O()), [0, 1, 2, 3][O()], range(O()), x)",
+                          "[(1,), lambda: G.update(v=3.5), (2,)]"),
+    "kept-traceback": ("class M:\n    def __enter__(self): return self\n"
+                       "    def __exit__(self, *e): self.e = e[2] is None, e[0]; return True\n"
+                       "def use(x):\n    with M() as m: raise ValueError(x)\n    return m",
+                       "use(x).e", "[(1,), (2,)]"),
+    "traceback-result": ("class M:\n    def __enter__(self): return self\n"
+                         "    def __exit__(self, *e): self.e = type(e[2]).__name__; return True\n"
+                         "def use(x):\n    with M() as m: raise ValueError(x)\n    return m.e",
+                         "use(x)", "[(1,), (2,)]"),
+    "refusal-caught": ("def use(x):\n    try: x.add_(1)\n    except RuntimeError: return x * 0\n"
+                       "    return x * 0", "use(x)", "[(t(3),), (t(2),)]"),
+    "generator-result": ("", "[g := (e for e in [x]), next(g)][1:]", "[(1,), (t(2),)]"),
+    "set-order": ("", "list({v for v in (8, 0, x, 16)}), {8, 0, x}", "[(1,), (24,)]"),
+    "object-twice": ("class O: pass\ndef use(x):\n    o = O(); o.v = x\n    return [o, o]",
+                     "use(x)", "[(1,), (t(2),)]"),
+    "object-cycle": ("class O: pass\ndef use(x):\n    o = O(); o.v = x; o.o = o\n    return o",
+                     "use(x)", "[(1,), (t(2),)]"),
+    "object-result": ("class O:\n    def __init__(self, v): self.v, self.w = v, [v]\n"
+                      "    def __setattr__(self, n, v): object.__setattr__(self, n, v)",
+                      "O(x), {'o': O(2)}", "[(1,), (t(2),)]"),
+    "named-results": ("import collections\nP = collections.namedtuple('P', 'a b')",
+                      "P(x, [x]), t(3, 2).max(0), t(3).sort().values", "[(1,), (t(2),)]"),
+    "deque-result": ("import collections", "collections.deque([x, 1]), frozenset([2])",
+                     "[(1,), (t(2),)]"),
     "reversed-later": ("", "(lambda l, r: [l.append(9), list(r)])(*(lambda l: (l, reversed(l)))"
                        "([1, 2]))", "[(1,), (2,)]"),
 }  # fmt: skip
