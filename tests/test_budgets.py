@@ -62,8 +62,9 @@ PACKAGE_LINES = {
     "backends": 924,
     # 1476 before graph breaks had reasons, regions were compiled once (1600), and frames were
     # explained: an interpreter of CPython's bytecode. 3570 before passes of users, and before
-    # compiled functions read whether their backwards are compiled, too; then `explain` had bytes.
-    "capture": 3810,
+    # compiled functions read whether their backwards are compiled, too; then `explain` had bytes,
+    # and frames ran handlers of errors, generators, patterns, operators and texts of objects.
+    "capture": 5210,
     "compat": 224,
     # Without the baseline tier; 16,705 before plans came with the package; 17,200 before passes of
     # users, and artifacts of a process.

@@ -429,6 +429,10 @@ PyObject* build(Building* b) {
       return build_list(index, next);
     case RecipeItem::Dict:
       return build_dict(b, item);
+    case RecipeItem::Built: {
+      const auto parts = steal(build_tuple(index, next));
+      return parts ? PyObject_CallOneArg(item.object.get(), parts.get()) : nullptr;
+    }
   }
   return nullptr;
 }

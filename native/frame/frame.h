@@ -71,8 +71,13 @@ struct CellGuard {
   PyObject *cell, *value;
 };
 struct ListGuard {
-  PyObject* list;
+  PyObject* list;   // or a set or deque
   PyObject* items;  // a tuple
+};
+struct SlotGuard {
+  PyObject* object;
+  Py_ssize_t offset;
+  PyObject* value;
 };
 
 // The state outside of a call's arguments.
@@ -89,12 +94,14 @@ class Guards {
   bool read_objects(PyObject* list);
   bool read_others(PyObject* functions, PyObject* cells, PyObject* lists);
   bool read_operators(PyObject* list);
+  bool read_slots(PyObject* list);
   std::vector<ObjectGuard> objects_;
   std::vector<DictGuard> dicts_;
   std::vector<TypeGuard> types_;
   std::vector<FunctionGuard> functions_;
   std::vector<CellGuard> cells_;
   std::vector<ListGuard> lists_;
+  std::vector<SlotGuard> slots_;
   std::vector<Op*> operators_;  // none of them has a gate
 };
 
@@ -167,9 +174,9 @@ struct ViewSpec {
 
 // How a result is built, depth first.
 struct RecipeItem {
-  enum Kind : uint8_t { Output, View, Argument, Constant, Object, Tuple, List, Dict } kind;
+  enum Kind : uint8_t { Output, View, Argument, Constant, Object, Tuple, List, Dict, Built } kind;
   Py_ssize_t index;   // of a tensor or view; containers: how many items follow
-  Ref<> object;       // Object: it; Dict: its keys
+  Ref<> object;       // Object: it; Dict: its keys; Built: what makes it of a tuple of its parts
   int32_t root = -1;  // Output, View: which of the node's results it is; -1: of none
 };
 

@@ -123,7 +123,21 @@ PyObject* type_title(PyTypeObject* type) {
   return reinterpret_cast<PyHeapTypeObject*>(type)->ht_name;
 }
 
+// A set or deque, in the order of its iterator.
+bool same_iteration(const ListGuard& guard) {
+  const Py_ssize_t count = PyTuple_GET_SIZE(guard.items);
+  bool same = PyObject_Size(guard.list) == count;
+  auto iterator = steal(same ? PyObject_GetIter(guard.list) : nullptr);
+  for (Py_ssize_t i = 0; same && i < count; ++i) {
+    const auto value = steal(iterator ? PyIter_Next(iterator.get()) : nullptr);
+    same = value && same_value(value.get(), item(guard.items, i));
+  }
+  if (PyErr_Occurred()) PyErr_Clear();
+  return same;
+}
+
 bool same_list(const ListGuard& guard) {
+  if (!PyList_CheckExact(guard.list)) return same_iteration(guard);
   const Py_ssize_t count = PyTuple_GET_SIZE(guard.items);
   if (PyList_GET_SIZE(guard.list) != count) return false;
   for (Py_ssize_t i = 0; i < count; ++i) {
@@ -197,16 +211,39 @@ bool Guards::read_operators(PyObject* list) {
   return true;
 }
 
+namespace {
+
+PyObject* slot_value(const SlotGuard& guard) {
+  return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(guard.object) + guard.offset);
+}
+
+}  // namespace
+
+bool Guards::read_slots(PyObject* list) {
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+    PyObject* entry = PyList_GET_ITEM(list, i);
+    PyObject *object = item(entry, 0), *descriptor = item(entry, 1);
+    if (PyWeakref_CheckRefExact(object)) object = PyWeakref_GET_OBJECT(object);
+    if (!PyObject_TypeCheck(descriptor, &PyMemberDescr_Type)) return false;
+    const auto* member = reinterpret_cast<PyMemberDescrObject*>(descriptor);
+    if (member->d_member->type != T_OBJECT_EX) return false;
+    slots_.push_back({object, member->d_member->offset, value_of(item(entry, 2))});
+    if (!same_value(slot_value(slots_.back()), slots_.back().value)) return false;
+  }
+  return true;
+}
+
 bool Guards::read(PyObject* parts) {
   references = share(parts);
-  PyObject *objects, *dicts, *types, *functions, *cells, *lists, *operators, *codes;
-  if (!PyArg_ParseTuple(parts, "O!O!O!O!O!O!O!O!", &PyList_Type, &objects, &PyList_Type, &dicts,
+  PyObject *objects, *dicts, *types, *functions, *cells, *lists, *operators, *slots, *codes;
+  if (!PyArg_ParseTuple(parts, "O!O!O!O!O!O!O!O!O!", &PyList_Type, &objects, &PyList_Type, &dicts,
                         &PyList_Type, &types, &PyList_Type, &functions, &PyList_Type, &cells,
-                        &PyList_Type, &lists, &PyList_Type, &operators, &PyTuple_Type, &codes)) {
+                        &PyList_Type, &lists, &PyList_Type, &operators, &PyList_Type, &slots,
+                        &PyTuple_Type, &codes)) {
     return false;
   }
   if (read_objects(objects) && read_dicts(dicts) && read_types(types) &&
-      read_others(functions, cells, lists) && read_operators(operators)) {
+      read_others(functions, cells, lists) && read_operators(operators) && read_slots(slots)) {
     return true;
   }
   PyErr_SetString(PyExc_RuntimeError, "[compile] state that was read changed meanwhile");
@@ -238,6 +275,9 @@ bool Guards::hold() {
   }
   for (const ListGuard& guard : lists_) {
     if (!same_list(guard)) return false;
+  }
+  for (const SlotGuard& guard : slots_) {
+    if (!same_value(slot_value(guard), guard.value)) return false;
   }
   return std::none_of(operators_.begin(), operators_.end(), [](const Op* op) { return op->gate; });
 }

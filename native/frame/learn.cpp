@@ -86,12 +86,25 @@ class Builder {
     return true;
   }
 
-  // Reads the result. `fresh`: what may be rebuilt: containers.
+  // Reads the result. `identical`: what it holds itself; `built`: objects with their parts.
+  bool read_result(PyObject* value, PyObject* identical, PyObject* built) {
+    identical_ = identical;
+    built_ = built;
+    return read_result(value);
+  }
   bool read_result(PyObject* value) {
     if (is_tensor(value)) return read_tensor(tensor_of(value));
+    if (is_identical(value)) {
+      x_->recipe.push_back({RecipeItem::Object, 0, share(value)});
+      return true;
+    }
     if (PyTuple_CheckExact(value)) return read_items(RecipeItem::Tuple, value);
     if (PyList_CheckExact(value)) return read_items(RecipeItem::List, value);
     if (PyDict_CheckExact(value)) return read_dict(value);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(built_); ++i) {
+      PyObject* entry = PyTuple_GET_ITEM(built_, i);
+      if (PyTuple_GET_ITEM(entry, 0) == value) return read_built(entry);
+    }
     x_->recipe.push_back({RecipeItem::Object, 0, share(value)});
     return true;
   }
@@ -257,13 +270,18 @@ class Builder {
     return true;
   }
 
-  bool read_items(RecipeItem::Kind kind, PyObject* value) {
+  bool read_items(RecipeItem::Kind kind, PyObject* value, PyObject* make = nullptr) {
     const Py_ssize_t count = PySequence_Fast_GET_SIZE(value);
-    x_->recipe.push_back({kind, count, {}});
+    x_->recipe.push_back({kind, count, share(make)});
     for (Py_ssize_t i = 0; i < count; ++i) {
       if (!read_result(PySequence_Fast_ITEMS(value)[i])) return false;
     }
     return true;
+  }
+
+  // (object, function that makes it, parts)
+  bool read_built(PyObject* entry) {
+    return read_items(RecipeItem::Built, PyTuple_GET_ITEM(entry, 2), PyTuple_GET_ITEM(entry, 1));
   }
 
   bool read_dict(PyObject* value) {
@@ -277,9 +295,16 @@ class Builder {
     return true;
   }
 
+  bool is_identical(PyObject* value) const {
+    PyObject** items = PySequence_Fast_ITEMS(identical_);
+    PyObject** end = items + PyTuple_GET_SIZE(identical_);
+    return std::find(items, end, value) != end;
+  }
+
   Explanation* x_;
   Recorder* r_;
-  Region region_;  // empty: no result needs a gradient
+  Region region_;                                     // empty: no result needs a gradient
+  PyObject *identical_ = nullptr, *built_ = nullptr;  // tuples
   std::vector<int32_t> live_;
   std::unordered_map<const Tensor*, int32_t> sources_;
   std::unordered_map<Py_ssize_t, const Tensor*> outputs_;
@@ -290,9 +315,9 @@ class Builder {
 }  // namespace
 
 Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, PyObject* guards) {
-  PyObject *parts, *constants, *text;
-  if (!PyArg_ParseTuple(guards, "O!O!O!", &PyTuple_Type, &parts, &PyTuple_Type, &constants,
-                        &PyList_Type, &text)) {
+  PyObject *parts, *constants, *identical, *built, *text;
+  if (!PyArg_ParseTuple(guards, "O!O!O!O!O!", &PyTuple_Type, &parts, &PyTuple_Type, &constants,
+                        &PyTuple_Type, &identical, &PyTuple_Type, &built, &PyList_Type, &text)) {
     return {};
   }
   auto explanation = steal(new Explanation());
@@ -311,7 +336,7 @@ Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, 
   Builder builder(x, active_recorder);
   const bool fine = x->guards.read(parts) && builder.add_constants(constants) &&
                     builder.find_program() && builder.read_indices() &&
-                    builder.read_result(result) && builder.complete();
+                    builder.read_result(result, identical, built) && builder.complete();
   x->pattern.forget_tensors();
   if (!fine) refuse("a value outlives it that is no result");
   if (fine) builder.take_stream();

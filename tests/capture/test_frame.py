@@ -149,6 +149,17 @@ def _classes(x: Any) -> Any:
     return pair.total()
 
 
+def _returns_a_list(x: Any) -> Any:
+    return x + 1, LOG
+
+
+def _catches(x: Any) -> Any:
+    try:
+        return x.view(3, 5, 7)
+    except RuntimeError:
+        return x + 1
+
+
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
     "operators": (lambda a, b: (a + b) * 2 - a / b, (torch.ones(4), torch.ones(4)), {}),
     "branch": (lambda x, n: x * 2 if n > 1 else x + 1, (torch.ones(4), 3), {}),
@@ -172,6 +183,8 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]]
     "types": (_types, (torch.ones(4),), {}),
     "generators": (_generates, (torch.arange(12.0).reshape(3, 4),), {}),
     "classes": (_classes, (torch.ones(4),), {}),
+    "list from outside": (_returns_a_list, (torch.ones(4),), {}),
+    "handler": (_catches, (torch.ones(4),), {}),
     "twice": (lambda x: (y := x + 1, y, x, None, 2.5, "a", torch.float32), (torch.ones(4),), {}),
     "argument": (lambda x: x, (torch.ones(4),), {}),
     "partial": (functools.partial(lambda a, b: a * b, b=3), (torch.ones(4),), {}),
@@ -364,10 +377,6 @@ def _writes_global(x: Any) -> Any:
     return x * SCALE
 
 
-def _returns_a_list(x: Any) -> Any:
-    return x + 1, LOG
-
-
 def _draws(x: Any) -> Any:
     return x * random.random()
 
@@ -384,13 +393,6 @@ def _branches_on_data(x: Any) -> Any:
     return x + 1 if x.sum() > 0 else x - 1
 
 
-def _catches(x: Any) -> Any:
-    try:
-        return x.view(3, 5, 7)
-    except RuntimeError:
-        return x + 1
-
-
 def _generator(x: Any) -> Iterator[Any]:
     yield x + 1
     yield x + 2
@@ -405,12 +407,10 @@ RECORDED: dict[str, tuple[Callable[..., Any], Callable[[], Any], str]] = {
     "global": (_writes_global, lambda: SCALE, "STORE_GLOBAL"),
     "attribute": (Counter(), lambda: RECORDED["attribute"][0].count, "from outside"),
     "dict": (Counter().remember, lambda: RECORDED["dict"][0].__self__.seen, "from outside"),
-    "list from outside": (_returns_a_list, lambda: None, "list"),
     "unknown function": (_draws, lambda: None, "random"),
     "clock": (_clock, lambda: None, "monotonic"),
     "item": (_reads, lambda: None, "item"),
     "data": (_branches_on_data, lambda: None, "value is needed"),
-    "handler": (_catches, lambda: None, "view"),
     "indices": (_looks_up, lambda: None, "reasons of data"),
 }
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import types
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -23,11 +24,26 @@ from flambeau import nn
 from flambeau.capture.frame.evidence import Evidence
 from tests.capture.frames import CALLS, compiled_by_calls, explained, same, skips
 
-OBJECTS, DICTS, TYPES, FUNCTIONS, CELLS, LISTS = range(6)  # parts of the evidence
+# parts of the evidence
+OBJECTS, DICTS, TYPES, FUNCTIONS, CELLS, LISTS, OPERATORS, SLOTS = range(8)
 FACTOR: Any = 2
 BIAS = torch.ones(4)
 NUMBERS = [1, 2, 3]
 OPTIONS = {"a": 1, "b": 2}
+
+
+class Slotted:
+    """A slot, and one that is empty."""
+
+    __slots__ = ("factor", "other")
+
+    def __init__(self) -> None:
+        self.factor = 2
+
+
+CHOICES = {1, 2}
+QUEUE = deque([1, 2])
+SLOTTED = Slotted()
 
 
 def helper(x: Any, by: int = 2, *, plus: int = 0) -> Any:
@@ -261,6 +277,47 @@ def test_changes_of_globals_and_functions(
     assert same(result, expected if guarded else old)
 
 
+def _use_collections(x: Any) -> Any:
+    empty = not hasattr(SLOTTED, "other")
+    return x * sum(CHOICES) * QUEUE[0] * SLOTTED.factor, 5 in CHOICES, len(QUEUE), empty
+
+
+COLLECTION_CHANGES: dict[str, tuple[Callable[[], None], Callable[[], None], int]] = {
+    "set": (lambda: CHOICES.add(5), lambda: CHOICES.discard(5), LISTS),
+    "deque": (lambda: QUEUE.rotate(1), lambda: QUEUE.rotate(1), LISTS),
+    "slot": (
+        lambda: setattr(SLOTTED, "factor", 3),
+        lambda: setattr(SLOTTED, "factor", 2),
+        SLOTS,
+    ),
+    "empty slot": (
+        lambda: setattr(SLOTTED, "other", 3),
+        lambda: delattr(SLOTTED, "other"),
+        SLOTS,
+    ),
+}
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+@pytest.mark.parametrize("name", COLLECTION_CHANGES)
+def test_changes_of_collections(name: str, guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    change, back, part = COLLECTION_CHANGES[name]
+    if not guarded:
+        _without(monkeypatch, part)
+    x = torch.arange(4.0)
+    compiled = explained(_use_collections, x)
+    old = _use_collections(x)
+    change()
+    try:
+        expected = _use_collections(x)
+        result, skipped = skips(compiled, x)
+    finally:
+        back()
+    assert not same(old, expected)
+    assert skipped is not guarded
+    assert same(result, expected if guarded else old)
+
+
 @pytest.mark.parametrize("guarded", [True, False])
 def test_changes_of_closures(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not guarded:
@@ -367,6 +424,15 @@ def test_arguments_that_are_also_reached_otherwise(name: str) -> None:
     compiled = compiled_by_calls(function, held)
     assert torch.equal(compiled(other), function(other))
     assert torch.equal(compiled(held), function(held))
+
+
+def test_arguments_that_are_also_globals() -> None:
+    """Another argument is no reason to take the global for it."""
+    compiled = torch.compile(lambda a: (a + BIAS, len(NUMBERS)))
+    for _ in range(CALLS):
+        compiled(BIAS)
+    x = torch.arange(4.0)
+    assert torch.equal(compiled(x)[0], x + BIAS)
 
 
 def test_names_of_arguments() -> None:

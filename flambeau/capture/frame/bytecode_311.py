@@ -1,46 +1,31 @@
 """The bytecode of CPython 3.11, executed on a `Machine`: one method for each instruction.
 
-Instructions that are not here (handlers of exceptions, classes, `await`) leave the frame in tier 1.
-A program that raises is not explained, so that no handler ever runs.
+Instructions that are not here (classes, `await`, `except*`) leave the frame in tier 1. Handlers see
+errors of the program and of native code that it calls, never one of this interpreter.
 """
 
 from __future__ import annotations
 
 import dis
+import itertools
 import operator
 import sys
 import types
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from flambeau.capture.frame import native_calls as native
+from flambeau.capture.frame import operators, plain, texts
 from flambeau.capture.frame.evidence import MISSING, Raised, Unexplained, is_key
+from flambeau.capture.frame.generators import Trace
 from flambeau.capture.frame.machine import Machine
+from flambeau.capture.frame.native_calls import attribute_or
 from flambeau.ir.lock import importing
 
 _NULL = object()
+_PATTERN_FLAGS = (1 << 5) | (1 << 6)  # of types that are matched as sequences or mappings
+_MATCHES_ITSELF = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
 _RETURN, _YIELD = -1, -2  # instead of a jump's target
-
-_BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
-    "//": operator.floordiv, "%": operator.mod, "**": operator.pow, "@": operator.matmul,
-    "&": operator.and_, "|": operator.or_, "^": operator.xor, "<<": operator.lshift,
-    ">>": operator.rshift, "+=": operator.iadd, "-=": operator.isub, "*=": operator.imul,
-    "/=": operator.itruediv, "//=": operator.ifloordiv, "%=": operator.imod, "**=": operator.ipow,
-    "@=": operator.imatmul, "&=": operator.iand, "|=": operator.ior, "^=": operator.ixor,
-    "<<=": operator.ilshift, ">>=": operator.irshift,
-}  # fmt: skip
-_METHODS = {
-    "+": "__add__", "-": "__sub__", "*": "__mul__", "/": "__truediv__", "//": "__floordiv__",
-    "%": "__mod__", "**": "__pow__", "@": "__matmul__", "&": "__and__", "|": "__or__",
-    "^": "__xor__", "<<": "__lshift__", ">>": "__rshift__",
-}  # fmt: skip
-_COMPARED = {"<": "lt", "<=": "le", "==": "eq", "!=": "ne", ">": "gt", ">=": "ge"}
-_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt,
-    ">=": operator.ge,
-}  # fmt: skip
-
 
 _BY_VALUE = frozenset({int, float, complex, str, bytes, tuple, list, dict})  # for guards
 
@@ -66,11 +51,14 @@ class Decoded(NamedTuple):
         code: it.
         instructions: in order.
         slots: how many local variables and cells a frame has.
+        handlers: ranges of instructions whose errors are handled: (first, end, target, depth of the
+            stack, whether the instruction's offset is pushed).
     """
 
     code: types.CodeType
     instructions: list[Instruction]
     slots: int
+    handlers: list[tuple[int, int, int, int, bool]]
 
 
 def _leave(*exception: object) -> None:
@@ -94,7 +82,12 @@ def decode(code: types.CodeType) -> Decoded:
         instructions.append(Instruction(execute, entry.arg or 0, value))
     cells = [name for name in code.co_cellvars if name not in code.co_varnames]
     slots = len(code.co_varnames) + len(cells) + len(code.co_freevars)
-    return Decoded(code, instructions, slots)
+    table = dis._parse_exception_table(code)  # type: ignore[attr-defined]
+    handlers = [
+        (index[e.start], index.get(e.end, len(listed)), index[e.target], e.depth, e.lasti)
+        for e in table
+    ]
+    return Decoded(code, instructions, slots, handlers)
 
 
 class Frame:
@@ -108,24 +101,55 @@ class Frame:
         self.machine = machine
         self.function = function
         self.instructions = decoded.instructions
+        self.handlers = decoded.handlers
         self.locals: list[Any] = [*values, *[_NULL] * (decoded.slots - len(values))]
         self.stack: list[Any] = []
         self.at = 0
         self.names: tuple[str, ...] = ()  # of the next call's keyword arguments
-        self.value: Any = None  # what it returns or yields
+        self.value: object = None  # what it returns or yields
 
     def run(self) -> Any:
         """Executes a function to its end."""
         self._go()
         return self.value
 
-    def resume(self) -> tuple[bool, Any]:
-        """Executes a generator up to its next value: (True, it), or its end: (False, result)."""
-        if self.at > 0:
-            self.stack.append(None)  # what `yield` gives
+    def resume(self, value: object = None, error: BaseException | None = None) -> tuple[bool, Any]:
+        """Executes a generator up to its next value: (True, it), or its end: (False, result).
+
+        Args:
+            value: what `yield` gives.
+            error: what it raises instead.
+        """
+        if error is not None:
+            if self.at == 0:
+                self.at = len(self.instructions)  # it never began
+                raise Raised(error)
+            if not self._handle(Raised(error)):
+                raise Raised(error)
+        elif self.at > 0:
+            self.stack.append(value)
         return self._go() == _YIELD, self.value
 
+    @property
+    def delegates(self) -> bool:
+        """Whether a generator waits for another one, by `yield from`."""
+        following = self.instructions[self.at : self.at + 2]
+        return any(i.execute is Frame._jump for i in following[1:])
+
+    @property
+    def guarded(self) -> bool:
+        """Whether leaving a generator where it waits would run code of it."""
+        return self.at > 0 and any(first <= self.at - 1 < end for first, end, *_ in self.handlers)
+
     def _go(self) -> int:
+        while True:
+            try:
+                return self._execute()
+            except Raised as raised:
+                if not self._handle(raised):
+                    raise
+
+    def _execute(self) -> int:
         machine, instructions = self.machine, self.instructions
         while True:
             instruction = instructions[self.at]
@@ -138,6 +162,24 @@ class Frame:
                 if target < 0:
                     return target
                 self.at = target
+
+    def _handle(self, raised: Raised) -> bool:
+        """Goes to the handler of an error; False: there is none."""
+        at = self.at - 1
+        handlers = [entry for entry in self.handlers if entry[0] <= at < entry[1]]
+        if not handlers:
+            self.at = len(self.instructions)
+            return False
+        if not raised.exact:
+            raise Unexplained(f"it handles a {type(raised.error).__name__} of the interpreter")
+        _, _, target, depth, pushes = handlers[0]
+        del self.stack[depth:]
+        if pushes:
+            self.stack.append(at)
+        self.stack.append(raised.error)
+        self.names = ()
+        self.at = target
+        return True
 
     def _refuse(self, i: Instruction) -> int | None:
         """An instruction that is not understood."""
@@ -161,18 +203,23 @@ class Frame:
         stack[-1], stack[-i.arg] = stack[-i.arg], stack[-1]
 
     def _load_const(self, i: Instruction) -> None:
-        self.stack.append(i.value)
+        self.stack.append(self.machine.evidence.constant(i.value))
 
     def _load_fast(self, i: Instruction) -> None:
         value = self.locals[i.arg]
         if value is _NULL:
-            raise Raised(UnboundLocalError(i.value))
+            text = (
+                f"cannot access local variable '{i.value}' where it is not associated with a value"
+            )
+            raise Raised(UnboundLocalError(text))
         self.stack.append(value)
 
     def _store_fast(self, i: Instruction) -> None:
         self.locals[i.arg] = self.stack.pop()
 
     def _delete_fast(self, i: Instruction) -> None:
+        if self.locals[i.arg] is _NULL:
+            raise Raised(UnboundLocalError(i.value), exact=False)
         self.locals[i.arg] = _NULL
 
     def _load_global(self, i: Instruction) -> None:
@@ -184,7 +231,7 @@ class Frame:
         if value is MISSING:
             value = evidence.item(function.__builtins__, i.value, "builtins")
         if value is MISSING:
-            raise Raised(NameError(i.value))
+            raise Raised(NameError(f"name '{i.value}' is not defined", name=i.value))
         self.stack.append(value)
 
     def _make_cell(self, i: Instruction) -> None:
@@ -205,7 +252,7 @@ class Frame:
         else:
             value = self.machine.evidence.cell(cell)
             if value is MISSING:
-                raise Raised(NameError(i.value))
+                raise Raised(NameError(i.value), exact=False)
         self.stack.append(value)
 
     def _store_deref(self, i: Instruction) -> None:
@@ -266,21 +313,32 @@ class Frame:
 
     def _store_subscr(self, i: Instruction) -> None:
         key, target, value = self.stack.pop(), self.stack.pop(), self.stack.pop()
-        if type(target) in native.TENSORS:
-            self.machine.slots((target,), "__setitem__")
-            self.machine.touch((key, value))
-        else:
-            self.machine.writable(target)
-            if type(target) not in (list, dict) or not native.compares_plainly(key):
+        machine = self.machine
+        if type(target) in plain.TENSORS:
+            machine.slots((target,), "__setitem__")
+            machine.touch((key, value))
+        elif type(target) in (list, deque, *plain.DICTS):
+            machine.writable(target)
+            if not plain.compares(key):
                 raise Unexplained(f"it writes items of a {type(target).__name__}")
-        target[key] = value
+        else:
+            function = machine.method(target, "__setitem__")
+            if function is None:
+                raise Unexplained(f"it writes items of a {type(target).__name__}")
+            machine.call(function, (target, key, value), {})
+            return
+        machine.native(operator.setitem, target, key, value)
 
     def _delete_subscr(self, i: Instruction) -> None:
         key, target = self.stack.pop(), self.stack.pop()
+        function = self.machine.method(target, "__delitem__")
+        if function is not None:
+            self.machine.call(function, (target, key), {})
+            return
         self.machine.writable(target)
-        if type(target) not in (list, dict) or not native.compares_plainly(key):
+        if type(target) not in (list, deque, *plain.DICTS) or not plain.compares(key):
             raise Unexplained(f"it deletes items of a {type(target).__name__}")
-        del target[key]
+        self.machine.native(operator.delitem, target, key)
 
     def _build_slice(self, i: Instruction) -> None:
         self._gather(i.arg, lambda values: slice(*values))
@@ -301,7 +359,7 @@ class Frame:
         self._gather(i.arg, self._set)
 
     def _set(self, values: list[Any]) -> Any:
-        if not all(native.hashes_plainly(value) for value in values):
+        if not all(plain.hashes(value) for value in values):
             raise Unexplained("it makes a set of objects")
         return self.machine.fresh(set(values))
 
@@ -316,7 +374,7 @@ class Frame:
         self._gather(i.arg, lambda values: self._dict(keys, values))
 
     def _dict(self, keys: Any, values: list[Any]) -> Any:
-        if not all(native.hashes_plainly(key) for key in keys):
+        if not all(plain.hashes(key) for key in keys):
             raise Unexplained("a dict has keys that are objects")
         return self.machine.fresh(dict(zip(keys, values, strict=True)))
 
@@ -329,13 +387,13 @@ class Frame:
 
     def _set_add(self, i: Instruction) -> None:
         value = self.stack.pop()
-        if not native.hashes_plainly(value):
+        if not plain.hashes(value):
             raise Unexplained("it makes a set of objects")
         self.stack[-i.arg].add(value)
 
     def _map_add(self, i: Instruction) -> None:
         value, key = self.stack.pop(), self.stack.pop()
-        if not native.hashes_plainly(key):
+        if not plain.hashes(key):
             raise Unexplained("a dict has keys that are objects")
         self.stack[-i.arg][key] = value
 
@@ -345,7 +403,7 @@ class Frame:
 
     def _set_update(self, i: Instruction) -> None:
         values = list(self.machine.iterate(self.stack.pop()))
-        if not all(native.hashes_plainly(value) for value in values):
+        if not all(plain.hashes(value) for value in values):
             raise Unexplained("it makes a set of objects")
         self.stack[-i.arg].update(values)
 
@@ -357,17 +415,26 @@ class Frame:
             self.machine.evidence.items(table)
         self.stack[-i.arg].update(table)
 
+    def _dict_merge(self, i: Instruction) -> None:
+        table, names = self.stack[-1], self.stack[-1 - i.arg]
+        if type(table) is dict and any(type(k) is not str or k in names for k in table):
+            raise Raised(TypeError("keywords"), exact=False)
+        self._dict_update(i)
+
     def _unpack_sequence(self, i: Instruction) -> None:
-        values = list(self.machine.iterate(self.stack.pop()))
-        if len(values) != i.arg:
-            raise Raised(ValueError("unpacking"))
+        values = list(itertools.islice(self.machine.iterate(self.stack.pop()), i.arg + 1))
+        if len(values) < i.arg:
+            text = f"not enough values to unpack (expected {i.arg}, got {len(values)})"
+            raise Raised(ValueError(text))
+        if len(values) > i.arg:
+            raise Raised(ValueError(f"too many values to unpack (expected {i.arg})"))
         self.stack.extend(reversed(values))
 
     def _unpack_ex(self, i: Instruction) -> None:
         values = list(self.machine.iterate(self.stack.pop()))
         before, after = i.arg & 0xFF, i.arg >> 8
         if len(values) < before + after:
-            raise Raised(ValueError("unpacking"))
+            raise Raised(ValueError("unpacking"), exact=False)
         end = len(values) - after
         middle = self.machine.fresh(values[before:end])
         self.stack.extend(reversed([*values[:before], middle, *values[end:]]))
@@ -376,67 +443,28 @@ class Frame:
     def _binary_op(self, i: Instruction) -> None:
         right, left = self.stack.pop(), self.stack.pop()
         symbol = dis._nb_ops[i.arg][1]  # type: ignore[attr-defined]
-        self.stack.append(self._binary(symbol, left, right))
-
-    def _binary(self, symbol: str, left: Any, right: Any) -> Any:
-        machine = self.machine
-        operands = (type(left), type(right))
-        plain = native.ATOMS | native.TENSORS | {tuple, list, set, dict}
-        if operands[0] in plain and operands[1] in plain:
-            if symbol.endswith("=") and operands[0] in (list, set, dict):
-                machine.writable(left)
-            if not (operands[0] in native.ATOMS and operands[1] in native.ATOMS):
-                machine.touch((left, right))
-            if symbol == "%" and operands[0] is str and not native.compares_plainly(right):
-                raise Unexplained("it formats an object")
-            name = _METHODS[symbol.rstrip("=")]
-            reflected, written = name.replace("__", "__r", 1), name.replace("__", "__i", 1)
-            machine.slots((left, right), name, reflected, *[written] * symbol.endswith("="))
-            return machine.collection(_BINARY[symbol](left, right))
-        function = machine.method(left, _METHODS.get(symbol.rstrip("="), ""))
-        if function is None or symbol.endswith("="):
-            raise Unexplained(f"{symbol} of {operands[0].__name__} and {operands[1].__name__}")
-        result = machine.call(function, (left, right), {})
-        if result is NotImplemented:
-            raise Unexplained(f"{symbol} of {operands[0].__name__} and {operands[1].__name__}")
-        return result
+        self.stack.append(operators.binary(self.machine, symbol, left, right))
 
     def _unary_not(self, i: Instruction) -> None:
         self.stack[-1] = not self.machine.truth(self.stack[-1])
 
     def _unary_negative(self, i: Instruction) -> None:
-        self._unary(operator.neg, "__neg__")
+        self.stack[-1] = operators.unary(self.machine, "__neg__", self.stack[-1])
 
     def _unary_positive(self, i: Instruction) -> None:
-        self._unary(operator.pos, "__pos__")
+        self.stack[-1] = operators.unary(self.machine, "__pos__", self.stack[-1])
 
     def _unary_invert(self, i: Instruction) -> None:
-        self._unary(operator.invert, "__invert__")
-
-    def _unary(self, function: Callable[[Any], Any], name: str) -> None:
-        value = self.stack[-1]
-        if type(value) not in native.ATOMS and type(value) not in native.TENSORS:
-            raise Unexplained(f"an operator of a {type(value).__name__}")
-        self.machine.slots((value,), name)
-        self.stack[-1] = function(value)
+        self.stack[-1] = operators.unary(self.machine, "__invert__", self.stack[-1])
 
     def _compare_op(self, i: Instruction) -> None:
         right, left = self.stack.pop(), self.stack.pop()
-        scalars = native.ATOMS | native.TENSORS
-        tensors = type(left) in native.TENSORS or type(right) in native.TENSORS
-        if tensors and type(left) in scalars and type(right) in scalars:
-            self.machine.slots((left, right), f"__{_COMPARED[i.value]}__")
-            self.stack.append(_COMPARE[i.value](left, right))
-            return
-        if not native.compares_plainly(left) or not native.compares_plainly(right):
-            raise Unexplained(f"it compares a {type(left).__name__} and a {type(right).__name__}")
-        self.machine.touch((left, right))
-        self.stack.append(_COMPARE[i.value](left, right))
+        self.stack.append(operators.compare(self.machine, i.value, left, right))
 
     def _is_op(self, i: Instruction) -> None:
         right, left = self.stack.pop(), self.stack.pop()
         evidence = self.machine.evidence
-        if type(left) in native.TENSORS and type(right) in native.TENSORS:
+        if type(left) in plain.TENSORS and type(right) in plain.TENSORS:
             sides = {id(left) in evidence.arguments, id(right) in evidence.arguments}
             if len(sides) == 2 and (
                 id(left) in evidence.constants or id(right) in evidence.constants
@@ -448,33 +476,16 @@ class Frame:
 
     def _contains_op(self, i: Instruction) -> None:
         container, value = self.stack.pop(), self.stack.pop()
-        self.stack.append(self._contains(container, value) ^ bool(i.arg))
-
-    def _contains(self, container: Any, value: Any) -> bool:
-        machine, kind = self.machine, type(container)
-        if kind.__name__ == "OrderedDict" or kind is dict:
-            if is_key(value):
-                return machine.table_item(container, value) is not MISSING
-            if not machine.is_fresh(container) or not native.hashes_plainly(value):
-                raise Unexplained("it looks up an object")
-            return value in container
-        if kind in native.ATOMS or kind in native.CONTAINERS:
-            machine.touch(container)
-            if not native.compares_plainly(container) or not native.compares_plainly(value):
-                raise Unexplained("it looks up an object")
-            return value in container
-        function = machine.method(container, "__contains__")
-        if function is None:
-            raise Unexplained(f"it looks up in a {kind.__name__}")
-        return machine.truth(machine.call(function, (container, value), {}))
+        inside = operators.contains(self.machine, container, value)
+        self.stack.append(inside ^ bool(i.arg))
 
     def _format_value(self, i: Instruction) -> None:
         spec = self.stack.pop() if i.arg & 4 else ""
         value = self.stack.pop()
-        if type(value) not in native.ATOMS:
-            raise Unexplained(f"it formats a {type(value).__name__}")
-        convert: Any = (lambda text: text, str, repr, ascii)[i.arg & 3]
-        self.stack.append(format(convert(value), spec))
+        convert: Any = (None, str, repr, ascii)[i.arg & 3]
+        if convert is not None:
+            value = texts.text(self.machine, value, convert)
+        self.stack.append(texts.formatted(self.machine, value, spec))
 
     # ------------------------------------------------------------------ jumps
     def _jump(self, i: Instruction) -> int:
@@ -539,7 +550,7 @@ class Frame:
         named = dict(zip(names, values[positional:], strict=True))
         stack.append(self._apply(function, tuple(values[:positional]), named))
 
-    def _apply(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _apply(self, function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if function is super and not args:
             return self._super()
         return self.machine.call(function, args, kwargs)
@@ -574,27 +585,140 @@ class Frame:
         self.stack.append(None)  # what the first call of `send` gives
 
     def _yield_value(self, i: Instruction) -> int:
+        if self.machine.handled is not None:
+            raise Unexplained("it yields while it handles an error")
         self.value = self.stack.pop()
         return _YIELD
 
+    def _get_yield_from_iter(self, i: Instruction) -> None:
+        self.stack[-1] = self.machine.iterate(self.stack[-1])
+
+    def _send(self, i: Instruction) -> int | None:
+        value = self.stack.pop()
+        try:
+            self.stack.append(self.machine.send(self.stack[-1], value))
+        except Raised as raised:
+            if not isinstance(raised.error, StopIteration):
+                raise
+            self.stack[-1] = raised.error.value
+            target: int = i.value
+            return target
+        return None
+
+    # ------------------------------------------------------------------ patterns
+    def _get_len(self, i: Instruction) -> None:
+        self.stack.append(self.machine.length(self.stack[-1]))
+
+    def _match_sequence(self, i: Instruction) -> None:
+        self._match_kind(Sequence)
+
+    def _match_mapping(self, i: Instruction) -> None:
+        self._match_kind(Mapping)
+
+    def _match_kind(self, protocol: type) -> None:
+        subject = self.stack[-1]
+        kind = self.machine.typed(subject)
+        if kind in (str, bytes) or kind in plain.TENSORS:
+            self.stack.append(False)
+        elif kind in plain.ATOMS or kind in plain.CONTAINERS:
+            self.stack.append(isinstance(subject, protocol))
+        elif all(base.__flags__ & _PATTERN_FLAGS == 0 for base in kind.__mro__):
+            self.machine.evidence.hierarchy(kind)
+            self.stack.append(False)
+        else:
+            raise Unexplained(f"it matches a {kind.__name__}")
+
+    def _match_keys(self, i: Instruction) -> None:
+        keys, subject = self.stack[-1], self.stack[-2]
+        if type(subject) is not dict or not all(map(is_key, keys)):
+            raise Unexplained(f"it matches keys of a {type(subject).__name__}")
+        values = tuple(self.machine.table_item(subject, key) for key in keys)
+        self.stack.append(None if MISSING in values else values)
+
+    def _match_class(self, i: Instruction) -> None:
+        names, kind, subject = self.stack.pop(), self.stack.pop(), self.stack.pop()
+        machine = self.machine
+        if not machine.truth(machine.call(isinstance, (subject, kind), {})):
+            self.stack.append(None)
+            return
+        if i.arg and kind in _MATCHES_ITSELF:
+            positional: tuple[Any, ...] = ()
+            values = [subject]
+        else:
+            positional = attribute_or(machine, kind, "__match_args__", ()) if i.arg else ()
+            values = []
+        if (
+            type(positional) is not tuple
+            or len(positional) + len(values) < i.arg
+            or set(positional[: i.arg]) & set(names)
+        ):
+            raise Unexplained(f"it matches a {kind.__name__}")
+        for name in (*positional[: i.arg], *names):
+            value = attribute_or(machine, subject, name, MISSING)
+            if value is MISSING:
+                self.stack.append(None)
+                return
+            values.append(value)
+        self.stack.append(tuple(values))
+
+    # ------------------------------------------------------------------ errors
     def _raise_varargs(self, i: Instruction) -> None:
-        error = self.stack[-i.arg] if i.arg else None
+        machine = self.machine
+        cause = self.stack.pop() if i.arg == 2 else MISSING
+        error = self.stack.pop() if i.arg else machine.handled
         if isinstance(error, type) and issubclass(error, BaseException):
-            error = error()
-        raise Raised(error if isinstance(error, BaseException) else RuntimeError("raise"))
+            error = machine.call(error, (), {})
+        if not isinstance(error, BaseException):
+            raise Raised(RuntimeError("raise"), exact=False)
+        if i.arg and not machine.is_fresh(error):  # its traceback would be written
+            raise Unexplained("it raises an error from outside")
+        if cause is None or isinstance(cause, BaseException):
+            error.__cause__ = cause
+        elif cause is not MISSING:
+            raise Unexplained("it raises an error from a class")
+        raise Raised(error)
+
+    def _reraise(self, i: Instruction) -> None:
+        raise Raised(self.stack.pop())
+
+    def _push_exc_info(self, i: Instruction) -> None:
+        error = self.stack.pop()
+        self.stack.extend((self.machine.handled, error))
+        self.machine.handled = self.machine.fresh(error)
+
+    def _pop_except(self, i: Instruction) -> None:
+        self.machine.handled = self.stack.pop()
+
+    def _check_exc_match(self, i: Instruction) -> None:
+        kinds, error = self.stack.pop(), self.stack[-1]
+        self.machine.evidence.bases(type(error))
+        for kind in kinds if type(kinds) is tuple else (kinds,):
+            if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+                raise Unexplained("it catches no class of errors")
+        accepted = kinds if type(kinds) is tuple else (kinds,)
+        self.stack.append(any(kind in type(error).__mro__ for kind in accepted))
+
+    def _with_except_start(self, i: Instruction) -> None:
+        error, leave = self.stack[-1], self.stack[-4]
+        trace = self.machine.fresh(Trace())
+        self.stack.append(self.machine.call(leave, (type(error), error, trace), {}))
+
+    def _load_assertion_error(self, i: Instruction) -> None:
+        self.stack.append(AssertionError)
 
     def _before_with(self, i: Instruction) -> None:
         manager = self.stack.pop()
-        if type(manager) in native.GUARDS:
+        if type(manager) in plain.GUARDS:
             self.machine.writable(manager)
             leave, value = manager.__exit__, manager.__enter__()
         elif manager is importing:  # the package's own lock, which nothing here needs
             leave, value = _leave, None
         else:
-            leave = self.machine.getattr(manager, "__exit__")
-            if not isinstance(leave, types.MethodType):
+            enter, leave = (self.machine.method(manager, n) for n in ("__enter__", "__exit__"))
+            if enter is None or leave is None:
                 raise Unexplained(f"it enters a {type(manager).__name__}")
-            value = self.machine.call(self.machine.getattr(manager, "__enter__"), (), {})
+            leave = types.MethodType(leave, manager)
+            value = self.machine.call(enter, (manager,), {})
         self.stack.extend((leave, value))
 
     def _load_classderef(self, i: Instruction) -> None:
@@ -610,7 +734,9 @@ _SAME = (
     "unary_negative unary_positive unary_invert compare_op is_op contains_op format_value "
     "jump_if_true_or_pop jump_if_false_or_pop get_iter for_iter kw_names call call_function_ex "
     "import_name import_from return_value return_generator yield_value raise_varargs "
-    "before_with load_classderef"
+    "before_with load_classderef get_yield_from_iter send reraise push_exc_info pop_except "
+    "get_len match_sequence match_mapping match_keys match_class "
+    "check_exc_match with_except_start load_assertion_error"
 ).split()
 _EXECUTE: dict[str, Any] = {
     **{name.upper(): getattr(Frame, f"_{name}") for name in _SAME},
@@ -618,7 +744,7 @@ _EXECUTE: dict[str, Any] = {
     **dict.fromkeys(
         ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"), Frame._jump
     ),
-    "DICT_MERGE": Frame._dict_update,
+    "DICT_MERGE": Frame._dict_merge,
     **{
         f"POP_JUMP_{way}_IF_{test}": getattr(Frame, f"_jump_if_{test.lower()}")
         for way in ("FORWARD", "BACKWARD")

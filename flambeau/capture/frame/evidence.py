@@ -12,10 +12,12 @@ import weakref
 from typing import Any
 
 from flambeau._core import Tensor
+from flambeau.capture.frame import plain
 
 MISSING = ...  # as a value: there is nothing under a name
 _HEAP_TYPE = 1 << 9  # of `type.__flags__`: attributes may change
 _MAX_DEPTH = 8
+_KEYS = frozenset({types.NoneType, bool, float, bytes, tuple})  # besides texts, ints and types
 
 
 class Unexplained(BaseException):
@@ -30,11 +32,13 @@ class Raised(Exception):  # noqa: N818 - it carries an error, and is none
 
     Attributes:
         error: its exception.
+        exact: whether its text is Python's, so that a handler may see it.
     """
 
-    def __init__(self, error: BaseException) -> None:
+    def __init__(self, error: BaseException, exact: bool = True) -> None:
         super().__init__(repr(error))
         self.error = error
+        self.exact = exact
 
 
 class Evidence:
@@ -44,11 +48,13 @@ class Evidence:
         arguments: the call's arguments, which a pattern compares: by identity number, with the
             containers that are compared item by item.
         constants: tensors that guards lead to.
+        identical: other objects that guards lead to: a result holds themselves, not copies.
     """
 
     def __init__(self, values: list[Any]) -> None:
         self.arguments: dict[int, Any] = {}
         self.constants: dict[int, Any] = {}
+        self.identical: dict[int, Any] = {}
         self._roots: dict[int, Any] = {}
         self._objects: dict[int, tuple[Any, Any]] = {}
         self._dicts: dict[int, tuple[Any, dict[Any, Any]]] = {}
@@ -59,6 +65,7 @@ class Evidence:
         self._functions: dict[int, Any] = {}
         self._cells: dict[int, tuple[Any, Any]] = {}
         self._lists: dict[int, tuple[Any, tuple[Any, ...]]] = {}
+        self._slots: dict[tuple[int, int], tuple[Any, Any, Any]] = {}
         self._operators: dict[int, Any] = {}
         self._owners: dict[int, str] = {}
         for value in values:
@@ -77,22 +84,32 @@ class Evidence:
             self._roots[id(value)] = value
 
     # ------------------------------------------------------------------ what was read
-    def read(self, value: Any, depth: int = 0) -> Any:
+    def read(self, value: object, depth: int = 0) -> Any:
         """A value that guarded state holds; tensors become constants."""
-        if id(value) in self.arguments:
-            raise Unexplained("an argument is also reached otherwise")  # the next one may not be
+        if id(value) in self.arguments and type(value) is not tuple:  # another one would pass, too
+            raise Unexplained("an argument is also reached otherwise")
         if isinstance(value, Tensor):
             self.constants[id(value)] = value
-        elif type(value) is tuple and depth < _MAX_DEPTH:
+        elif id(value) not in self._roots:
+            self.identical[id(value)] = value
+        if type(value) is tuple and depth < _MAX_DEPTH:
             for item in value:
                 self.read(item, depth + 1)
         return value
 
-    def item(self, table: Any, key: Any, owner: str = "") -> Any:
+    def constant(self, value: object) -> Any:
+        """A constant of a code object."""
+        if type(value) is tuple:
+            self.identical[id(value)] = value
+            for item in value:
+                self.constant(item)
+        return value
+
+    def item(self, table: object, key: object, owner: str = "") -> Any:
         """The value that a dict has under a key, or MISSING."""
         if not is_key(key):
             raise Unexplained(f"a dict is read by a key that is a {type(key).__name__}")
-        value = dict.get(table, key, MISSING)
+        value = look_up(table, key)
         if id(table) in self.arguments:
             return value
         self._dicts.setdefault(id(table), (table, {}))[1][key] = value
@@ -111,8 +128,8 @@ class Evidence:
         self._complete[id(table)] = table
         self._dicts.setdefault(id(table), (table, {}))
 
-    def elements(self, values: list[Any]) -> None:
-        """All elements of a list are read."""
+    def elements(self, values: Any) -> None:
+        """All elements of a list, set or deque are read."""
         if id(values) in self.arguments:
             return
         self._lists[id(values)] = (values, tuple(values))
@@ -124,7 +141,7 @@ class Evidence:
         value = MISSING
         for base in kind.__mro__:
             if name in base.__dict__:
-                value = base.__dict__[name]
+                value = present(base.__dict__[name])
                 break
         if kind.__flags__ & _HEAP_TYPE:
             self._types.setdefault(kind, {})[name] = value
@@ -148,10 +165,12 @@ class Evidence:
             self._types.setdefault(kind, {})
             self._strict.add(kind)
 
-    def holder(self, value: Any, table: Any) -> None:
+    def holder(self, value: object, table: object) -> None:
         """The object has this type and this dict (MISSING: its dict is not read)."""
         if id(value) in self.arguments:
             return
+        if id(table) in self.arguments:
+            raise Unexplained("an argument is also reached otherwise")
         before = self._objects.get(id(value))
         if before is None or before[1] is MISSING:
             self._objects[id(value)] = (value, table)
@@ -170,13 +189,23 @@ class Evidence:
     def cell(self, cell: Any) -> Any:
         """The value of a closure's variable, or MISSING."""
         try:
-            value = cell.cell_contents
+            value = present(cell.cell_contents)
         except ValueError:
             value = MISSING
         self._cells[id(cell)] = (cell, value)
         return self.read(value)
 
-    def operator(self, op: Any) -> None:
+    def slot(self, value: Any, descriptor: Any) -> Any:
+        """The value of a slot of an object, or MISSING."""
+        self.holder(value, MISSING)
+        try:
+            item = present(descriptor.__get__(value))
+        except AttributeError:
+            item = MISSING
+        self._slots[id(value), id(descriptor)] = (value, descriptor, item)
+        return self.read(item)
+
+    def operator(self, op: object) -> None:
         """An operator is called, which has no gate."""
         self._operators[id(op)] = op
 
@@ -203,10 +232,11 @@ class Evidence:
             list(self._cells.values()),
             list(self._lists.values()),
             list(self._operators.values()),
+            [(self._reference(v), slot, item) for v, slot, item in self._slots.values()],
             held,
         )
 
-    def _reference(self, value: Any) -> Any:
+    def _reference(self, value: object) -> Any:
         """An argument is not owned by its guards: each call passes it again."""
         if id(value) in self._roots and not isinstance(value, (type, types.FunctionType)):
             try:
@@ -241,26 +271,42 @@ class Evidence:
             lines.append(_comparison(f"cell at {id(cell):#x}", value))
         lines.extend(f"{op.__name__}.gate is None" for op in self._operators.values())
         for values, _ in self._lists.values():
-            lines.append(f"len(list at {id(values):#x}) == {len(values)}, with the same items")
+            name = f"{type(values).__name__} at {id(values):#x}"
+            lines.append(f"len({name}) == {len(values)}, with the same items")
+        for value, slot, item in self._slots.values():
+            lines.append(_comparison(f"{_name(value)}.{slot.__name__}", item))
         return lines
 
 
-def is_key(value: Any) -> bool:
+def present(value: object) -> Any:
+    """A value that is there, which `MISSING` would hide."""
+    if value is MISSING:
+        raise Unexplained("it reads an Ellipsis")
+    return value
+
+
+def look_up(table: Any, key: Any) -> Any:
+    """The value that a dict has under a key, or MISSING."""
+    value = dict.get(table, key, MISSING)
+    return present(value) if value is MISSING and key in table else value
+
+
+def is_key(value: object) -> bool:
     """Whether looking up a value in a dict runs no code of users."""
     if isinstance(value, type):
         kind = type(value)
         return kind.__hash__ is object.__hash__ and kind.__eq__ is object.__eq__
-    return type(value) in (str, int)
+    return type(value) in (str, int) or (type(value) in _KEYS and plain.hashes(value))
 
 
-def _name(value: Any) -> str:
+def _name(value: object) -> str:
     qualified = getattr(value, "__qualname__", None)
     if isinstance(qualified, str):
         return qualified
     return f"{type(value).__qualname__} at {id(value):#x}"
 
 
-def _comparison(what: str, value: Any) -> str:
+def _comparison(what: str, value: object) -> str:
     if value is MISSING:
         return f"{what} is not there"
     if isinstance(value, (bool, int, float, str, types.NoneType)):

@@ -7,6 +7,7 @@ from typing import Any
 from flambeau import _core
 from flambeau.capture.frame.evidence import Evidence, Raised, Unexplained, argument_lines
 from flambeau.capture.frame.machine import Machine
+from flambeau.capture.frame.results import Results
 from flambeau.compiler import debug
 from flambeau.ir.lock import late
 from flambeau.runtime import logs
@@ -52,20 +53,24 @@ def _explain(compiled: Any, mode: int, args: tuple[Any, ...], kwargs: dict[str, 
     evidence = Evidence(values)
     machine = Machine(evidence)
     result = machine.call(compiled._function, args, dict(kwargs))
-    machine.check_result(result)
+    results = Results(machine)
+    results.read(result)
+    machine.check_generators()
     if int(_core.is_grad_enabled()) + 2 * int(_core.is_inference_mode_enabled()) != mode:
         raise Unexplained("it changes the gradient mode")
     names = [f"args[{i}]" for i in range(len(args))] + list(kwargs)
     lines = argument_lines(values, names) + evidence.lines()
     machine.forget()  # what only the dry run holds is no result
     constants = tuple(evidence.constants.values())
-    compiled._explain(args, kwargs, result, (evidence.parts(), constants, lines))
+    identical, built = tuple(results.identical), tuple(results.built)
+    compiled._explain(args, kwargs, result, (evidence.parts(), constants, identical, built, lines))
     return lines
 
 
 def _text(error: BaseException) -> str:
     if isinstance(error, Raised):
-        return f"it raises {type(error.error).__name__}"
+        text = f"it raises {type(error.error).__name__}: {_text(error.error)}"
+        return text.removesuffix(f": {type(error.error).__name__}")
     return str(error).removeprefix("[compile] ") or type(error).__name__
 
 

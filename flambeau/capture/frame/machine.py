@@ -7,21 +7,32 @@ they may be written. All else may only be read, and each read is noted.
 
 from __future__ import annotations
 
+import enum
 import functools
+import itertools
+import operator
 import types
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections import OrderedDict, defaultdict, deque, namedtuple
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from flambeau import _core
 from flambeau._core import Tensor
 from flambeau.capture.frame import native_calls as native
-from flambeau.capture.frame.evidence import MISSING, Evidence, Raised, Unexplained, is_key
+from flambeau.capture.frame import plain
+from flambeau.capture.frame.binding import bind
+from flambeau.capture.frame.evidence import MISSING, Evidence, Raised, Unexplained, is_key, look_up
+from flambeau.capture.frame.generators import GENERATOR_METHODS, Generator, Trace
 from flambeau.ir.lock import late
 from flambeau.runtime import boundaries
 
 Value = TypeVar("Value")
 
+_HEAP_TYPE = 1 << 9  # of `type.__flags__`
+_FIELDS: tuple[type, ...] = (  # descriptors of the items of named tuples
+    types.MemberDescriptorType,
+    type(namedtuple("_Named", "field").field),  # type: ignore[attr-defined]
+)
 _MAX_CALLS = 80  # inside each other
 _MAX_STEPS = 3_000_000
 _GENERATORS = 0x20  # co_flags
@@ -32,6 +43,12 @@ _NATIVE: tuple[Any, ...] = (  # functions and methods of native code
     types.MethodDescriptorType,
     types.WrapperDescriptorType,
 )
+_GENERIC = frozenset(  # ways to read and write attributes that look them up plainly
+    kind.__dict__[name]
+    for kind in (object, BaseException, dict, list, tuple, set, int, float, str)
+    for name in ("__getattribute__", "__setattr__")
+    if name in kind.__dict__
+)
 _CALLED: tuple[Any, ...] = (_core.Op, _core.shield, types.FunctionType)
 
 
@@ -41,18 +58,25 @@ class Machine:
     Attributes:
         evidence: what they read.
         steps: instructions that may still be executed.
+        handled: the error whose handler runs.
     """
 
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
         self.steps = _MAX_STEPS
         self.codes: dict[int, Any] = {}  # decoded, by identity of the code objects
+        self.handled: BaseException | None = None
         self._fresh: dict[int, Any] = {}
+        self._generators: list[Generator] = []
         self._depth = 0
 
     def forget(self) -> None:
         """Drops the values that the dry run made."""
         self._fresh.clear()
+        for generator in self._generators:
+            generator.ended = True
+        self._generators.clear()
+        self.handled = None
         self.codes.clear()
 
     # ------------------------------------------------------------------ fresh values
@@ -61,11 +85,11 @@ class Machine:
         self._fresh[id(value)] = value
         return value
 
-    def is_fresh(self, value: Any) -> bool:
+    def is_fresh(self, value: object) -> bool:
         """Whether the dry run made a value, so that it may be written."""
         return id(value) in self._fresh
 
-    def writable(self, value: Any) -> None:
+    def writable(self, value: object) -> None:
         """Raises where a value that outlives the frame would be written."""
         if id(value) not in self._fresh:
             raise Unexplained(f"it writes to a {type(value).__name__} from outside")
@@ -73,45 +97,49 @@ class Machine:
     def touch(self, value: Any) -> None:
         """All that a container holds is read, and native code may read it."""
         kind = type(value)
-        if kind in native.ATOMS or kind in native.TENSORS:
+        if kind in plain.ATOMS or kind in plain.TENSORS:
             return
-        if kind in native.CONTAINERS:
+        if kind in plain.CONTAINERS:
             self._touch_items(value, kind)
-        elif kind in native.ITERATORS:
+        elif kind in plain.ITERATORS:
             self.writable(value)
         elif kind is slice:
             self.touch((value.start, value.stop, value.step))
-        elif kind not in native.BY_IDENTITY and not self.is_fresh(value):
+        elif kind in plain.BY_IDENTITY:
+            return
+        elif self.is_named_tuple(kind):
+            self.touch(self.as_tuple(value))
+        elif not self.is_fresh(value) or kind.__flags__ & _HEAP_TYPE:  # which may have methods
             raise Unexplained(f"native code reads a {kind.__name__}")
 
     def _touch_items(self, value: Any, kind: type) -> None:
         outside = id(value) not in self._fresh
-        if kind is list and outside:
+        if kind in (list, deque, set) and outside:
             self.evidence.elements(value)
-        elif kind in (dict, OrderedDict):
+        elif kind in plain.DICTS:
             if outside:
                 self.evidence.items(value)
             if kind is OrderedDict and outside and len(value) > 1:
                 raise Unexplained("it iterates over an OrderedDict")  # whose order has no version
             value = value.values()
-        elif kind is set and outside and value:
-            raise Unexplained("it reads a set from outside")
         for item in tuple(value):
-            if type(item) not in native.ATOMS:
+            if type(item) not in plain.ATOMS:
                 self.touch(item)
 
     # ------------------------------------------------------------------ attributes
     def getattr(self, value: Any, name: str) -> Any:
         """The attribute of a value."""
         kind = type(value)
-        if kind in native.TENSORS:
+        if kind in plain.TENSORS:
             return self._tensor_attribute(value, kind, name)
-        if kind in native.ATOMS or kind in native.CONTAINERS or kind in native.NATIVE_ATTRIBUTES:
+        if kind in plain.ATOMS or kind in plain.CONTAINERS or kind in plain.NATIVE_ATTRIBUTES:
             return getattr(value, name)
         if kind is types.ModuleType:
             return self._module_attribute(value, name)
         if isinstance(value, type):
             return self._class_attribute(value, name)
+        if kind is Generator and name in GENERATOR_METHODS:
+            return getattr(value, name)
         if kind is super:
             return self._super_attribute(value, name)
         if kind is types.FunctionType and name in ("__name__", "__qualname__", "__module__"):
@@ -120,7 +148,7 @@ class Machine:
 
     def _tensor_attribute(self, value: Any, kind: type, name: str) -> Any:
         defined = self.evidence.attribute(kind, name)
-        if name in native.TENSOR_FACTS or name in native.TENSOR_METHODS:
+        if name in plain.TENSOR_FACTS or name in plain.TENSOR_METHODS:
             if not isinstance(defined, (types.GetSetDescriptorType, types.MethodDescriptorType)):
                 raise Unexplained(f"somebody replaced {name} of tensors")
             if name in ("T", "H") and value.ndim != 2:
@@ -131,7 +159,7 @@ class Machine:
         if isinstance(defined, _CALLED):
             return types.MethodType(defined, value)
         if defined is MISSING and not value.__dict__:  # which is guarded with its geometry
-            raise Raised(AttributeError(name))
+            raise Raised(AttributeError(name), exact=False)
         raise Unexplained(f"it reads {name} of a tensor")
 
     def _module_attribute(self, module: types.ModuleType, name: str) -> Any:
@@ -143,43 +171,88 @@ class Machine:
     def _class_attribute(self, kind: type, name: str) -> Any:
         if name == "__name__" and type(kind) is type:
             return self.evidence.title(kind)
-        if self.evidence.attribute(type(kind), name) is not MISSING and name != "__call__":
+        by_class = self.evidence.attribute(type(kind), name)
+        if by_class is not MISSING and _is_data(by_class):
             raise Unexplained(f"it reads {name} of a class")
+        if isinstance(kind, enum.EnumMeta):
+            return self._member(kind, name)
+        reads = self.evidence.attribute(type(kind), "__getattribute__")
+        if reads is not type.__getattribute__:
+            raise Unexplained(f"the class of {kind.__name__} computes attributes")
         value = self.evidence.attribute(kind, name)
         if value is MISSING:
-            raise Raised(AttributeError(name))
+            return self._class_attribute_by_class(kind, name, by_class)
         if isinstance(value, classmethod):
             return types.MethodType(value.__func__, kind)
+        read = self.evidence.attribute(type(value), "__get__")
+        if isinstance(read, types.FunctionType):
+            return self.call(read, (value, None, kind), {})
         return self._unbound(value, f"{kind.__name__}.{name}")
 
-    def _unbound(self, value: Any, name: str) -> Any:
+    def _class_attribute_by_class(self, kind: type, name: str, by_class: object) -> Any:
+        if by_class is not MISSING:
+            return self._bind(by_class, kind, type(kind), name)
+        computed = self.evidence.attribute(type(kind), "__getattr__")
+        if isinstance(computed, types.FunctionType):
+            return self.call(computed, (kind, name), {})
+        if computed is not MISSING:
+            raise Unexplained(f"the class of {kind.__name__} computes attributes")
+        text = f"type object '{self.evidence.title(kind)}' has no attribute '{name}'"
+        raise Raised(AttributeError(text, name=name, obj=kind))
+
+    def _member(self, kind: enum.EnumMeta, name: str) -> Any:
+        members = kind._member_map_
+        if name not in members or type(kind) is not enum.EnumMeta:
+            value = self.evidence.attribute(kind, name)
+            if isinstance(value, classmethod):
+                return types.MethodType(value.__func__, kind)
+            raise Unexplained(f"it reads {name} of an Enum")
+        self.evidence.hierarchy(kind)
+        return self.evidence.item(members, name, f"{kind.__qualname__}._member_map_")
+
+    def _unbound(self, value: object, name: str) -> Any:
         if isinstance(value, staticmethod):
             return value.__func__
         if isinstance(value, (*_CALLED, *_NATIVE)):
             return value
+        if isinstance(value, types.ClassMethodDescriptorType):
+            return value.__get__(None, value.__objclass__)
         if hasattr(type(value), "__get__"):
             raise Unexplained(f"it reads the descriptor {name}")
         return self.evidence.read(value)
 
     def _super_attribute(self, value: Any, name: str) -> Any:
-        self.evidence.hierarchy(type(value.__self__))
+        self.evidence.hierarchy(value.__self_class__)
         bound = getattr(value, name)
         if isinstance(bound, (types.MethodType, types.MethodWrapperType)):
             return bound
-        if name == "__instancecheck__" and isinstance(bound, types.BuiltinFunctionType):
+        if name in ("__instancecheck__", "__new__") and isinstance(
+            bound, types.BuiltinFunctionType
+        ):
             return bound
         raise Unexplained(f"it reads super().{name}")
 
-    def _object_attribute(self, value: Any, kind: type, name: str) -> Any:
+    def _object_attribute(self, value: object, kind: type, name: str) -> Any:
         if value is boundaries.local and name == "recorder":
             return None  # it is a mode, and modes are compared
-        if self.evidence.attribute(kind, "__getattribute__") is not object.__getattribute__:
+        if self.evidence.attribute(kind, "__getattribute__") not in _GENERIC:
             raise Unexplained(f"{kind.__name__} computes its attributes")
+        try:
+            return self._found_attribute(value, kind, name)
+        except Raised as raised:
+            computed = self.evidence.attribute(kind, "__getattr__")
+            if computed is MISSING or not isinstance(raised.error, AttributeError):
+                raise
+        if isinstance(computed, types.FunctionType):
+            return self.call(computed, (value, name), {})
+        raise Unexplained(f"{kind.__name__} computes its attributes")
+
+    def _found_attribute(self, value: object, kind: type, name: str) -> Any:
         by_type = self.evidence.attribute(kind, name)
         if isinstance(by_type, property) and by_type.fget is not None:
             self.holder(value)
             return self.call(by_type.fget, (value,), {})
-        if by_type is not MISSING and hasattr(type(by_type), "__set__"):
+        if by_type is not MISSING and _is_data(by_type):
             return self._slot(value, kind, name, by_type)
         table = self.holder(value)
         if table is not None:
@@ -188,24 +261,62 @@ class Machine:
                 return own
         if by_type is not MISSING:
             return self._bind(by_type, value, kind, name)
-        computed = self.evidence.attribute(kind, "__getattr__")
-        if isinstance(computed, types.FunctionType):
-            return self.call(computed, (value, name), {})
-        if computed is not MISSING:
-            raise Unexplained(f"{kind.__name__} computes its attributes")
-        raise Raised(AttributeError(name))
+        text = f"'{self.evidence.title(kind)}' object has no attribute '{name}'"
+        raise Raised(AttributeError(text, name=name, obj=value))
 
-    def _slot(self, value: Any, kind: type, name: str, descriptor: Any) -> Any:
+    def _slot(self, value: object, kind: type, name: str, descriptor: object) -> Any:
         if name == "__dict__" and isinstance(descriptor, types.GetSetDescriptorType):
             return self.holder(value)
         if name == "__class__":
             self.typed(value)
             return kind
-        if isinstance(descriptor, types.MemberDescriptorType) and self.is_fresh(value):
-            return getattr(value, name)
+        if self.is_named_tuple(kind) and isinstance(descriptor, _FIELDS):
+            self.typed(value)
+            item = getattr(value, name)
+            return item if self.is_fresh(value) else self.evidence.read(item)
+        if isinstance(descriptor, types.MemberDescriptorType) and not self.is_fresh(value):
+            return self._outside_slot(value, kind, name, descriptor)
+        error = isinstance(value, BaseException) and name == "args"
+        if self.is_fresh(value) and (error or isinstance(descriptor, types.MemberDescriptorType)):
+            return self.native(getattr, value, name)
+        read = self.evidence.attribute(type(descriptor), "__get__")
+        if isinstance(read, types.FunctionType):
+            self.typed(value)
+            return self.call(read, (descriptor, value, kind), {})
         raise Unexplained(f"it reads {kind.__name__}.{name}, a descriptor")
 
-    def _bind(self, value: Any, owner: Any, kind: type, name: str) -> Any:
+    def is_named_tuple(self, kind: type) -> bool:
+        """Whether a type is a tuple with names, whose items are read as those of any tuple."""
+        names = ("__getitem__", "__iter__", "__len__", "__contains__", "__getattribute__")
+        return plain.is_struct(kind) or (
+            issubclass(kind, tuple)
+            and type(kind) is type
+            and bool(kind.__flags__ & _HEAP_TYPE)
+            and hasattr(kind, "_fields")
+            and all(self.evidence.attribute(kind, n) is tuple.__dict__.get(n) for n in names)
+        )
+
+    def as_tuple(self, value: object) -> Any:
+        """A named tuple as a tuple, whose items are read; else the value."""
+        if isinstance(value, tuple) and type(value) is not tuple and type(value) not in plain.ATOMS:
+            if self.is_named_tuple(type(value)):
+                self.typed(value)
+                items = tuple.__getitem__(value, slice(None))
+                return items if self.is_fresh(value) else self.evidence.read(items)
+        return value
+
+    def _outside_slot(self, value: object, kind: type, name: str, descriptor: Any) -> Any:
+        if not descriptor.__objclass__.__flags__ & _HEAP_TYPE or name in (
+            "__dict__",
+            "__weakref__",
+        ):
+            raise Unexplained(f"it reads {kind.__name__}.{name}, a descriptor")
+        item = self.evidence.slot(value, descriptor)
+        if item is MISSING:
+            raise Raised(AttributeError(name), exact=False)
+        return item
+
+    def _bind(self, value: object, owner: object, kind: type, name: str) -> Any:
         called: tuple[Any, ...] = (*_CALLED, _core.CompiledFunction)
         if isinstance(value, called):
             return types.MethodType(value, owner)
@@ -213,16 +324,22 @@ class Machine:
             return types.MethodType(value.__func__, kind)
         if isinstance(value, _NATIVE):
             return value.__get__(owner, kind)
+        read = self.evidence.attribute(type(value), "__get__")
+        if isinstance(read, types.FunctionType):
+            self.typed(owner)
+            return self.call(read, (value, owner, kind), {})
         return self._unbound(value, f"{kind.__name__}.{name}")
 
-    def typed(self, value: Any) -> type:
+    def typed(self, value: object) -> type:
         """The type of a value, which must stay it."""
         kind = type(value)
-        if kind.__flags__ & (1 << 9) and kind not in native.TENSORS and not self.is_fresh(value):
+        if kind is Generator or kind is types.GeneratorType or kind is Trace:
+            raise Unexplained("it reads the type of an iterator or a traceback")
+        if kind.__flags__ & _HEAP_TYPE and kind not in plain.TENSORS and not self.is_fresh(value):
             self.evidence.holder(value, MISSING)
         return kind
 
-    def holder(self, value: Any) -> Any:
+    def holder(self, value: object) -> Any:
         """The `__dict__` of an object, None where it has none; it must stay the same one."""
         descriptor = self.evidence.attribute(type(value), "__dict__")
         if descriptor is MISSING:
@@ -238,31 +355,42 @@ class Machine:
         self.evidence.holder(value, table)
         return table
 
-    def table_item(self, table: Any, key: Any) -> Any:
+    def table_item(self, table: object, key: object) -> Any:
         """The value that a dict has under a key, or MISSING."""
         if self.is_fresh(table):
-            return dict.get(table, key, MISSING)
+            return look_up(table, key)
         return self.evidence.item(table, key)
 
-    def setattr(self, value: Any, name: str, new: Any) -> None:
+    def setattr(self, value: object, name: str, new: object) -> None:
         """Sets an attribute of a fresh object."""
-        self.writable(value)
         method = self.evidence.attribute(type(value), "__setattr__")
         if isinstance(method, types.FunctionType):
             self.call(method, (value, name, new), {})
             return
-        descriptor = self.evidence.attribute(type(value), name)
-        plain = descriptor is MISSING or not hasattr(type(descriptor), "__set__")
-        if method is not object.__setattr__ or not (
-            plain or isinstance(descriptor, types.MemberDescriptorType)
-        ):
+        if method not in _GENERIC:
             raise Unexplained(f"{type(value).__name__} computes its attributes")
-        object.__setattr__(value, name, new)
+        self.set_plainly(value, name, new)
+
+    def set_plainly(self, value: object, name: str, new: object) -> None:
+        """Sets an attribute as `object.__setattr__` does."""
+        descriptor = self.evidence.attribute(type(value), name)
+        if isinstance(descriptor, property) and descriptor.fset is not None:
+            self.call(descriptor.fset, (value, new), {})
+            return
+        if descriptor is not MISSING:
+            write = self.evidence.attribute(type(descriptor), "__set__")
+            if isinstance(write, types.FunctionType):
+                self.call(write, (descriptor, value, new), {})
+                return
+            if _is_data(descriptor) and not isinstance(descriptor, types.MemberDescriptorType):
+                raise Unexplained(f"{type(value).__name__} computes its attributes")
+        self.writable(value)
+        self.native(object.__setattr__, value, name, new)
 
     def slots(self, values: tuple[Any, ...], *names: str) -> None:
         """The operators of tensors among the values are called, which are the package's own."""
         for value in values:
-            if type(value) in native.TENSORS:
+            if type(value) in plain.TENSORS:
                 for name in names:
                     defined = self.evidence.attribute(type(value), name)
                     if isinstance(defined, types.FunctionType):
@@ -275,6 +403,8 @@ class Machine:
         if kind is types.FunctionType:
             return self._enter(function, args, kwargs)
         if kind is types.MethodType:
+            if type(function.__self__) is Generator:
+                return self._call_generator(function, args, kwargs)
             return self.call(function.__func__, (function.__self__, *args), kwargs)
         if kind is _core.Op:
             return self._call_operator(function, args, kwargs)
@@ -290,6 +420,8 @@ class Machine:
                 self.evidence.items(function.keywords)
             named = {**function.keywords, **kwargs}
             return self.call(function.func, (*function.args, *args), named)
+        if function is super and len(args) == 2 and not kwargs:
+            return super(*args)
         if isinstance(function, type):
             return self._construct(function, args, kwargs)
         if kind in _NATIVE or native.understands(function):
@@ -300,10 +432,10 @@ class Machine:
             return self.call(method, (function, *args), kwargs)
         raise Unexplained(f"it calls a {kind.__name__}")
 
-    def fresh_result(self, value: Any) -> Any:
+    def fresh_result(self, value: object) -> Any:
         """A result of native code; containers and iterators that it made may be written."""
         kind = type(value)
-        if kind in native.ITERATORS:
+        if kind in plain.ITERATORS:
             self.fresh(value)
         return value
 
@@ -313,16 +445,52 @@ class Machine:
             self.evidence.function(function)
         if code.co_flags & _COROUTINES:
             raise Unexplained("it calls a coroutine")
+        frame = bytecode().Frame(self, function, bind(self, function, args, kwargs))
+        if code.co_flags & _GENERATORS:
+            self._generators.append(Generator(self, frame))
+            return self.fresh(self._generators[-1])
+        return self.run(frame.run)
+
+    def run(self, execute: Callable[..., Value], *args: Any) -> Value:
+        """Executes a frame, or a part of it, inside of those that run."""
+        handled = self.handled
         self._depth += 1
         if self._depth > _MAX_CALLS:
             raise Unexplained("its calls are too deep")
-        frame = bytecode().Frame(self, function, bind(self, function, args, kwargs))
-        if code.co_flags & _GENERATORS:
+        try:
+            return execute(*args)
+        finally:
             self._depth -= 1
-            return self.fresh(Generator(frame))
-        result = frame.run()
-        self._depth -= 1
-        return result
+            self.handled = handled
+
+    def send(self, iterator: object, value: object) -> Any:
+        """The next value of an iterator, to which a value is sent.
+
+        Raises:
+            Raised: a StopIteration at its end, or an error of its code.
+        """
+        if type(iterator) is Generator:
+            return iterator.advance(value)
+        if value is not None:
+            raise Unexplained(f"it sends to a {type(iterator).__name__}")
+        try:
+            return next(self.iterate(iterator))
+        except StopIteration as error:
+            raise Raised(error.with_traceback(None)) from None
+
+    def native(self, function: Callable[..., object], *args: object, **kwargs: object) -> Any:
+        """The result of native code, whose error is the program's."""
+        try:
+            return function(*args, **kwargs)
+        except (Raised, StopIteration):
+            raise
+        except Exception as error:
+            raise Raised(error.with_traceback(None)) from None
+
+    def check_generators(self) -> None:
+        """Raises where a generator is left in a block that would run code when it is dropped."""
+        if any(generator.guarded for generator in self._generators):
+            raise Unexplained("a generator is left in a block that cleans up")
 
     def _call_operator(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if op.gate is not None:
@@ -337,7 +505,7 @@ class Machine:
             arguments, body, flags = op.overloads[index]
             if "python" in flags:
                 return self._call_body(body, arguments, values)
-        return self.collection(op(*args, **kwargs))
+        return self.collection(self.native(op, *args, **kwargs))
 
     def _call_body(self, body: Any, arguments: Any, values: tuple[Any, ...]) -> Any:
         positional, named = [], {}
@@ -350,205 +518,242 @@ class Machine:
                 positional.append(value)
         return self.call(body, tuple(positional), named)
 
-    def collection(self, value: Any) -> Any:
+    def collection(self, value: object) -> Any:
         """A container that native code made, and its items that are containers."""
-        if type(value) in (list, dict, set):
+        if type(value) in (list, dict, set) or plain.is_struct(type(value)):
             self.fresh(value)
         return value
 
     def _construct(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if native.understands(kind):
             return self.fresh_result(native.call(self, kind, args, kwargs))
-        if kind.__module__ == "builtins" and issubclass(kind, Exception):
-            return self.fresh(kind(*args, **kwargs))
-        if type(kind) is not type or not kind.__flags__ & (1 << 9):
+        if issubclass(kind, BaseException):
+            return self._construct_error(kind, args, kwargs)
+        if not kind.__flags__ & _HEAP_TYPE or (
+            self.evidence.attribute(type(kind), "__call__") is not type.__call__
+        ):
             raise Unexplained(f"it makes a {kind.__name__}")
-        if self.evidence.attribute(kind, "__new__") is not object.__new__:
-            raise Unexplained(f"it makes a {kind.__name__}, which has __new__")
+        create = self.evidence.attribute(kind, "__new__")
         if self.evidence.attribute(kind, "__del__") is not MISSING:
             raise Unexplained(f"it makes a {kind.__name__}, which has __del__")
-        value = self.fresh(object.__new__(kind))
+        if isinstance(create, staticmethod) and isinstance(create.__func__, types.FunctionType):
+            value = self.call(create.__func__, (kind, *args), kwargs)
+        elif create is object.__new__:
+            value = self.fresh(self.native(object.__new__, kind))
+        else:
+            raise Unexplained(f"it makes a {kind.__name__}, which has __new__")
+        if not isinstance(value, kind):
+            return value
         initialise = self.evidence.attribute(kind, "__init__")
         if isinstance(initialise, types.FunctionType):
-            self.call(initialise, (value, *args), kwargs)
-        elif args or kwargs or initialise is not object.__init__:
+            self._initialise(initialise, value, args, kwargs)
+        elif initialise is not object.__init__ or ((args or kwargs) and create is object.__new__):
             raise Unexplained(f"it makes a {kind.__name__}")
         return value
 
+    def _initialise(
+        self, function: object, value: object, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        if self.call(function, (value, *args), kwargs) is not None:
+            raise Unexplained("__init__ has a result")
+
+    def _construct_error(
+        self, kind: type[BaseException], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        create = self.evidence.attribute(kind, "__new__")
+        if type(kind) is not type or not isinstance(create, types.BuiltinFunctionType):
+            raise Unexplained(f"it makes a {kind.__name__}, which has __new__")
+        if not kind.__flags__ & _HEAP_TYPE:
+            return self.fresh(self.native(kind, *args, **kwargs))
+        value = self.fresh(self.native(create, kind, *args, **kwargs))
+        initialise = self.evidence.attribute(kind, "__init__")
+        if isinstance(initialise, types.FunctionType):
+            self._initialise(initialise, value, args, kwargs)
+        else:
+            self.native(initialise, value, *args, **kwargs)
+        return value
+
+    def _call_generator(
+        self, method: types.MethodType, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        generator: Generator = method.__self__  # type: ignore[assignment]
+        name = method.__func__.__name__
+        if kwargs or len(args) > 1:
+            raise Unexplained(f"it calls {name} of a generator in an old form")
+        if name == "send":
+            return generator.advance(*args)
+        if name == "throw" and isinstance(args[0], BaseException) and self.is_fresh(args[0]):
+            return generator.advance(None, args[0])
+        if name == "close" and not args:
+            return generator.close()
+        if name == "__next__" and not args:
+            return generator.advance(None)
+        if name == "__iter__" and not args:
+            return generator
+        raise Unexplained(f"it calls {name} of a generator")
+
     # ------------------------------------------------------------------ protocols
-    def method(self, value: Any, name: str) -> Any:
+    def method(self, value: object, name: str) -> Any:
         """A special method in Python that the type of a value defines, or None."""
         kind = self.typed(value)
         function = self.evidence.attribute(kind, name)
         return function if isinstance(function, types.FunctionType) else None
 
-    def truth(self, value: Any) -> bool:
+    def truth(self, value: object) -> bool:
         """Whether a value counts as true."""
         if value is True or value is False or value is None:
             return bool(value)
         kind = type(value)
-        if kind in native.ATOMS or kind in native.CONTAINERS or kind in native.TENSORS:
-            if kind in native.CONTAINERS:
+        if kind in plain.ATOMS or kind in plain.CONTAINERS or kind in plain.TENSORS:
+            if kind in plain.CONTAINERS:
                 self.length(value)
             return bool(value)
         for name in ("__bool__", "__len__"):
             function = self.method(value, name)
             if function is not None:
-                return bool(self.call(function, (value,), {}))
+                result = self.call(function, (value,), {})
+                if type(result) is not (bool if name == "__bool__" else int) or result < 0:
+                    raise Unexplained(f"{name} has another result")
+                return bool(result)
             if self.evidence.attribute(kind, name) is not MISSING:
                 raise Unexplained(f"it reads the truth of a {kind.__name__}")
         return True
 
     def length(self, value: Any) -> int:
         """The length of a value."""
+        value = self.as_tuple(value)
         kind = type(value)
-        if kind in native.CONTAINERS:
+        if kind in plain.CONTAINERS:
             if kind not in (tuple, frozenset) and not self.is_fresh(value):
                 self.touch_length(value, kind)
             return len(value)
-        if kind in native.ATOMS or kind in native.TENSORS:
+        if kind in plain.ATOMS or kind in plain.TENSORS:
             self.slots((value,), "__len__")
             return len(value)
         function = self.method(value, "__len__")
         if function is None:
             raise Unexplained(f"it reads the length of a {kind.__name__}")
-        return int(self.call(function, (value,), {}))
+        result = self.call(function, (value,), {})
+        if type(result) is not int or result < 0:
+            raise Unexplained("__len__ has another result")
+        return result
 
-    def touch_length(self, value: Any, kind: type) -> None:
+    def touch_length(self, value: object, kind: type) -> None:
         """A container's length is read: so are its items."""
-        if kind is list:
+        if kind in (list, deque, set):
             self.evidence.elements(value)
-        elif kind in (dict, OrderedDict):
+        elif kind in plain.DICTS:
             self.evidence.items(value)
         else:
             raise Unexplained(f"it reads a {kind.__name__} from outside")
 
     def iterate(self, value: Any) -> Iterator[Any]:
         """An iterator over a value."""
+        value = self.as_tuple(value)
         kind = type(value)
-        if kind is Generator or kind in native.ITERATORS:
+        if kind in (Generator, types.GeneratorType) or kind in plain.ITERATORS:
             self.writable(value)
             return self.fresh(iter(value))
-        if kind in native.CONTAINERS or kind in (str, range, _core.Size):
-            if kind is OrderedDict and len(value) > 1:
+        if kind in plain.CONTAINERS or kind in (str, range, _core.Size):
+            outside = not self.is_fresh(value)
+            if kind is OrderedDict and outside and len(value) > 1:
                 raise Unexplained("it iterates over an OrderedDict")
-            if kind in (list, dict, OrderedDict, set) and not self.is_fresh(value):
+            if kind in (list, deque, set, *plain.DICTS) and outside:
                 self.touch_length(value, kind)
             return self.fresh(iter(value))
-        if kind in native.TENSORS:
+        if kind in plain.TENSORS:
             self.slots((value,), "__iter__")
             rows = self.call(Tensor.unbind, (value,), {})
             return self.fresh(iter(rows))
         function = self.method(value, "__iter__")
         if function is None:
-            raise Unexplained(f"it iterates over a {kind.__name__}")
+            return self._iterate_items(value, kind)
         iterator = self.call(function, (value,), {})
+        if not hasattr(type(iterator), "__next__"):
+            raise Unexplained(f"__iter__ of a {kind.__name__} has another result")
+        following = self.evidence.attribute(type(iterator), "__next__")
+        if type(iterator) is not Generator and isinstance(following, types.FunctionType):
+            self.typed(iterator)
+            return self.fresh(self._following(iterator, following))
         return self.iterate(iterator)
+
+    def _following(self, iterator: object, function: object) -> Iterator[Any]:
+        """The values of an object with `__next__`."""
+        while True:
+            try:
+                item = self.call(function, (iterator,), {})
+            except Raised as raised:
+                if isinstance(raised.error, StopIteration):
+                    return
+                raise
+            yield item
+
+    def _iterate_items(self, value: object, kind: type) -> Iterator[Any]:
+        function = self.method(value, "__getitem__")
+        if function is None or self.evidence.attribute(kind, "__iter__") is not MISSING:
+            raise Unexplained(f"it iterates over a {kind.__name__}")
+        return self.fresh(self._items(value, function))
+
+    def _items(self, value: object, function: object) -> Iterator[Any]:
+        """The values of an object with `__getitem__` alone."""
+        for index in itertools.count():
+            try:
+                item = self.call(function, (value, index), {})
+            except Raised as raised:
+                if isinstance(raised.error, (IndexError, StopIteration)):
+                    return
+                raise
+            yield item
 
     def subscript(self, value: Any, key: Any) -> Any:
         """value[key]"""
+        value = self.as_tuple(value)
         kind = type(value)
-        if kind in (dict, OrderedDict):
+        if kind in plain.DICTS:
             item = self.table_item(value, key) if is_key(key) else MISSING
             if item is MISSING:
-                if self.is_fresh(value) and native.hashes_plainly(key) and key in value:
+                if kind is defaultdict and value.default_factory is not None:
+                    return self._default_item(value, key)
+                if self.is_fresh(value) and plain.hashes(key) and key in value:
                     return value[key]
-                raise Unexplained("a dict has no such key")
+                if is_key(key):
+                    raise Raised(KeyError(key))
+                raise Unexplained("a dict is read by another key")
             return item
-        if kind in (list, tuple, str, range, _core.Size, bytes):
-            if kind is list and not self.is_fresh(value):
+        if kind in (list, tuple, str, range, _core.Size, bytes, deque):
+            if kind in (list, deque) and not self.is_fresh(value):
                 self.evidence.elements(value)
             if type(key) is slice:
-                return self.collection(value[key])
-            return value[key] if kind is list or type(key) is int else self.index(value, key)
-        if kind in native.TENSORS:
+                self.touch(key)
+                return self.collection(self.native(operator.getitem, value, key))
+            if type(key) not in (int, bool):
+                raise Unexplained(f"an index is a {type(key).__name__}")
+            return self.native(operator.getitem, value, key)
+        if kind in plain.TENSORS:
             self.slots((value,), "__getitem__")
             self.touch(key)
-            return value[key]
+            return self.native(operator.getitem, value, key)
         function = self.method(value, "__getitem__")
         if function is None:
             raise Unexplained(f"it subscripts a {kind.__name__}")
         return self.call(function, (value, key), {})
 
-    def index(self, value: Any, key: Any) -> Any:
-        """An element by a key that is no plain int."""
-        if type(key) is not bool:
-            raise Unexplained(f"an index is a {type(key).__name__}")
-        return value[key]
-
-    def check_result(self, value: Any) -> None:
-        """Raises where a result cannot be built again."""
-        kind = type(value)
-        if kind in (list, dict):
-            self.writable(value)
-            del self._fresh[id(value)]  # a second time would be another object
-        if kind in (tuple, list):
-            for item in value:
-                self.check_result(item)
-        elif kind is dict:
-            for key, item in value.items():
-                if type(key) not in (str, int):
-                    raise Unexplained("a result has keys that are no strings")
-                self.check_result(item)
-        elif kind not in native.ATOMS and kind not in native.TENSORS:
-            raise Unexplained(f"its result has a {kind.__name__}")
+    def _default_item(self, table: Any, key: Any) -> Any:
+        """An item of a defaultdict that was not there."""
+        self.writable(table)
+        if not plain.hashes(key):
+            raise Unexplained("a dict has keys that are objects")
+        if key not in table:
+            table[key] = self.call(table.default_factory, (), {})
+        return table[key]
 
 
-class Generator:
-    """A generator whose code is interpreted."""
-
-    def __init__(self, frame: Any) -> None:
-        self._frame = frame
-
-    def __iter__(self) -> Generator:
-        return self
-
-    def __next__(self) -> Any:
-        yields, value = self._frame.resume()
-        if not yields:
-            raise StopIteration(value)
-        return value
+def _is_data(descriptor: object) -> bool:
+    """Whether a descriptor comes before an object's own attributes."""
+    kind = type(descriptor)
+    return hasattr(kind, "__set__") or hasattr(kind, "__delete__")
 
 
 def bytecode() -> Any:
     """The module for this version of CPython."""
     return late("flambeau.capture.frame.bytecode_311")
-
-
-def bind(
-    machine: Machine, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> list[Any]:
-    """The values of a function's parameters, in the order of its local variables."""
-    code = function.__code__
-    count, named = code.co_argcount, code.co_kwonlyargcount
-    names = code.co_varnames
-    values: list[Any] = list(args[:count])
-    if len(args) > count and not code.co_flags & 0x04:
-        raise Raised(TypeError(f"{function.__name__}() got too many arguments"))
-    free = dict(kwargs)
-    defaults = function.__defaults__ or ()
-    for i in range(len(values), count):
-        position = i - (count - len(defaults))
-        default = defaults[position] if position >= 0 else MISSING
-        values.append(_value(function, names[i], i >= code.co_posonlyargcount, free, default))
-    for name in names[: min(len(args), count)]:
-        if name in free and not code.co_flags & 0x08:
-            raise Raised(TypeError(f"{function.__name__}() got several values of {name}"))
-    only = function.__kwdefaults__ or {}
-    for name in names[count : count + named]:
-        values.append(_value(function, name, True, free, only.get(name, MISSING)))
-    if code.co_flags & 0x04:
-        values.append(tuple(args[count:]))
-    if code.co_flags & 0x08:
-        values.append(machine.fresh(free))
-    elif free:
-        raise Raised(TypeError(f"{function.__name__}() got unexpected keyword arguments"))
-    return values
-
-
-def _value(function: Any, name: str, by_name: bool, named: dict[str, Any], default: Any) -> Any:
-    if by_name and name in named:
-        return named.pop(name)
-    if default is MISSING:
-        raise Raised(TypeError(f"{function.__name__}() lacks {name}"))
-    return default

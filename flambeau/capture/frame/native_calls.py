@@ -6,104 +6,70 @@ builtin values, tensors and containers of these alone, and notes what containers
 
 from __future__ import annotations
 
+import bisect
 import builtins
 import functools
+import heapq
+import itertools
 import math
 import operator
 import types
-from collections import OrderedDict
+from abc import ABCMeta
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from flambeau import _core
-from flambeau._core import Tensor
+from flambeau.capture.frame import iteration, operators, plain, texts
 from flambeau.capture.frame.evidence import MISSING, Raised, Unexplained, is_key
-from flambeau.nn.parameter import Parameter
+from flambeau.capture.frame.generators import Generator
 
 if TYPE_CHECKING:
     from flambeau.capture.frame.machine import Machine
 
-TENSORS = frozenset({Tensor, Parameter})
-ATOMS = frozenset(
-    {
-        types.NoneType, bool, int, float, complex, str, bytes, types.EllipsisType, range,
-        types.NotImplementedType, _core.dtype, _core.device, _core.Size, _core.memory_format,
-        _core.layout,
-    }
-)  # fmt: skip
-CONTAINERS = frozenset({tuple, list, dict, OrderedDict, set, frozenset})
-ITERATORS = frozenset(
-    {
-        type(iter(())), type(iter([])), type(iter({})), type(iter({}.values())),
-        type(iter({}.items())), type(iter("")), type(iter("é")), type(iter(range(0))),
-        type(iter(range(1 << 70))), type(iter(set())), type(reversed([])), enumerate, zip, reversed,
-        type({}.keys()), type({}.values()), type({}.items()), type(OrderedDict().items()),
-        type(OrderedDict().values()), type(OrderedDict().keys()),
-    }
-)  # fmt: skip
-GUARDS = frozenset({_core.no_grad, _core.enable_grad, _core.set_grad_enabled, _core.inference_mode})
-BY_IDENTITY = frozenset({type, types.FunctionType, types.ModuleType, _core.Op, *GUARDS})
-NATIVE_ATTRIBUTES = ITERATORS | GUARDS | {slice}
-TENSOR_FACTS = frozenset(
-    "shape ndim itemsize nbytes dtype device layout is_cpu is_cuda is_mps is_xpu is_sparse "
-    "is_sparse_csr is_quantized is_mkldnn is_meta requires_grad T H mT mH".split()
-)
-TENSOR_METHODS = frozenset(
-    "size stride dim ndimension numel nelement element_size storage_offset is_contiguous "
-    "is_floating_point is_complex is_signed is_conj is_neg get_device detach".split()
-)
 _PURE: frozenset[Any] = frozenset(
     {
         abs, divmod, pow, round, min, max, sum, int, float, complex, bool, str, slice, range, ord,
-        chr, bin, hex, repr, sorted, math.sqrt, math.ceil, math.floor, math.log, math.log2,
+        chr, bin, hex, oct, ascii, repr, sorted,
+        math.sqrt, math.ceil, math.floor, math.log, math.log2,
         math.exp,
         math.pow, math.prod, math.sin, math.cos, math.tanh, math.gcd, math.isinf, math.isnan,
-        math.log10, math.fabs, math.isclose, operator.index,
+        math.log10, math.fabs, math.isclose, operator.index, math.tan, math.asin, math.acos,
+        math.atan, math.atan2, math.hypot, math.sinh, math.cosh, math.trunc, math.copysign,
+        math.factorial, math.lcm, math.fmod, math.remainder, math.frexp, math.ldexp, math.modf,
+        math.isfinite, math.degrees, math.radians, math.gamma, math.lgamma, math.erf, math.erfc,
+        math.comb, math.perm, math.isqrt, math.fsum, math.dist, math.nextafter, math.ulp,
+        math.cbrt, math.exp2, math.expm1, math.log1p,
         _core.is_grad_enabled, _core.is_inference_mode_enabled,
         _core.is_recording, _core.Size, _core.device,
     }
 )  # fmt: skip
 _BUILDERS: dict[Any, Any] = {
     tuple: tuple, list: list, set: set, frozenset: frozenset, enumerate: enumerate, zip: zip,
+    deque: deque,
 }  # fmt: skip
 _LIST_READS = frozenset({"index", "count", "copy", "__len__", "__getitem__", "__contains__"})
 _LIST_WRITES = frozenset(
-    {"append", "extend", "insert", "pop", "reverse", "clear", "__setitem__", "__delitem__"}
-)
+    {
+        "append", "extend", "insert", "pop", "reverse", "clear", "__setitem__", "__delitem__",
+        "appendleft", "popleft", "rotate", "remove",
+    }
+)  # fmt: skip
 _DICT_WRITES = frozenset({"update", "setdefault", "pop", "clear", "popitem"})
 _SET_METHODS = frozenset({"add", "update", "discard", "union", "copy", "pop"})
 
 
-def hashes_plainly(value: Any) -> bool:
-    """Whether hashing and comparing a value runs no code of users."""
-    kind = type(value)
-    if kind is tuple or kind is frozenset:
-        return all(hashes_plainly(item) for item in value)
-    return kind in ATOMS or kind in BY_IDENTITY
-
-
-def compares_plainly(value: Any) -> bool:
-    """Whether comparing a value with a like one runs no code of users, and no operators."""
-    kind = type(value)
-    if kind in (list, set):
-        return all(compares_plainly(item) for item in value)
-    if kind is dict:
-        return all(hashes_plainly(k) and compares_plainly(v) for k, v in value.items())
-    if kind is tuple:
-        return all(compares_plainly(item) for item in value)
-    return hashes_plainly(value)
-
-
-def understands(function: Any) -> bool:
+def understands(function: object) -> bool:
     """Whether a callable is a class or function of the tables above."""
     if isinstance(function, type):
-        return function in _PURE or function in _BUILDERS or function in _SPECIAL or (
-            function in GUARDS
-        )  # fmt: skip
+        tables: tuple[Any, ...] = (_PURE, _BUILDERS, _SPECIAL, plain.GUARDS, iteration.FUNCTIONS)
+        return any(function in table for table in tables)
     return isinstance(function, (types.BuiltinFunctionType, types.MethodDescriptorType))
 
 
-def call(machine: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call(
+    machine: Machine, function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """The result of a native function.
 
     Raises:
@@ -114,6 +80,8 @@ def call(machine: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
         if kwargs and function not in _NAMED:
             raise Unexplained(f"it calls {function.__name__} with keywords")
         return special(machine, *args, **kwargs)
+    if _hashable(function) and function in iteration.FUNCTIONS:
+        return iteration.call(machine, function, args, kwargs)
     if isinstance(function, (types.MethodDescriptorType, types.WrapperDescriptorType)):
         if not args or type(args[0]) is not function.__objclass__:
             raise Unexplained(f"it calls {function.__qualname__}")
@@ -123,7 +91,7 @@ def call(machine: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
         return _call_method(machine, owner, function, args, kwargs)
     if function in _BUILDERS:
         return _build(machine, function, args, kwargs)
-    if function in GUARDS:
+    if function in plain.GUARDS:
         machine.touch(args)
         if not all(type(value) is bool for value in args):
             raise Unexplained(f"it decorates by {function.__name__}")
@@ -133,28 +101,39 @@ def call(machine: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
     return _call_pure(machine, function, args, kwargs)
 
 
-def _hashable(function: Any) -> bool:
+def _hashable(function: object) -> bool:
     owner = getattr(function, "__self__", None)
-    return isinstance(function, type) or owner is None or isinstance(owner, types.ModuleType)
+    return (
+        isinstance(function, type)
+        or owner is None
+        or owner is object
+        or isinstance(owner, types.ModuleType)
+    )
 
 
-def _call_pure(machine: Any, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def _call_pure(
+    machine: Machine, function: Callable[..., object], args: Any, kwargs: dict[str, Any]
+) -> Any:
+    if function in (str, repr, ascii) and len(args) == 1 and not kwargs:
+        return texts.text(machine, args[0], function)
+    if function is abs and len(args) == 1:
+        return operators.unary(machine, "__abs__", args[0])
+    if function is bool and len(args) == 1:
+        return machine.truth(args[0])
     if len(args) == 1 and function in (sum, min, max, sorted) or (function is sum and args):
         args = (machine.fresh(list(machine.iterate(args[0]))), *args[1:])
-    if "key" in kwargs and kwargs["key"] is not None:
-        raise Unexplained(f"it calls {function.__name__} with a key")
+    if kwargs.get("key") is not None:
+        return iteration.ordered(machine, function, args, kwargs)
     for value in (*args, *kwargs.values()):
         machine.touch(value)
         if type(value) is list:
             machine.slots(tuple(value), "__add__", "__radd__")
-        if function in (sorted, min, max) and not compares_plainly(value):
+        if function in (sorted, min, max) and not plain.compares(value):
             raise Unexplained(f"it calls {function.__name__} of no numbers")
-        if function in (str, repr) and type(value) not in ATOMS:
-            raise Unexplained(f"it prints a {type(value).__name__}")
-    return machine.collection(function(*args, **kwargs))
+    return machine.collection(machine.native(function, *args, **kwargs))
 
 
-def _build(machine: Any, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _build(machine: Machine, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if kind is zip:
         return machine.fresh(zip(*(machine.iterate(value) for value in args), **kwargs))
     if not args:
@@ -162,58 +141,83 @@ def _build(machine: Any, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     iterator = machine.iterate(args[0])
     if kind in (set, frozenset):
         values = list(iterator)
-        if not all(hashes_plainly(value) for value in values):
+        if not all(plain.hashes(value) for value in values):
             raise Unexplained("it makes a set of objects")
         return machine.fresh(kind(values))
     return machine.fresh(kind(iterator, *args[1:], **kwargs))
 
 
 def _call_method(
-    machine: Any, owner: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    machine: Machine,
+    owner: Any,
+    function: Callable[..., object],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Any:
     kind, name = type(owner), function.__name__
-    if kind in GUARDS and name in ("__enter__", "__exit__", "clone"):
+    if owner is tuple and name == "__new__" and len(args) == 2 and not kwargs:
+        return _new_tuple(machine, *args)
+    if isinstance(owner, type) and (owner, name) in _CLASS_METHODS and not kwargs:
+        return _CLASS_METHODS[owner, name](machine, *args)
+    if kind in plain.GUARDS and name in ("__enter__", "__exit__", "clone"):
         machine.writable(owner)
         return machine.fresh(function(*args)) if name == "clone" else function(*args)
     if isinstance(owner, type) and function == type.__instancecheck__.__get__(owner):
         machine.evidence.bases(machine.typed(args[0]))
         return issubclass(type(args[0]), owner)
-    if kind in TENSORS and name in TENSOR_METHODS:
+    if kind in plain.TENSORS and name in plain.TENSOR_METHODS:
         machine.touch(args)
         return function(*args, **kwargs)
-    if kind is list and (name in _LIST_READS or name in _LIST_WRITES):
+    if kind in (list, deque) and (name in _LIST_READS or name in _LIST_WRITES) and not kwargs:
         return _call_list(machine, owner, function, args)
-    if kind in (dict, OrderedDict):
-        return _call_dict(machine, owner, function, args, kwargs)
-    if kind is set and name in _SET_METHODS and all(hashes_plainly(value) for value in args):
+    if kind is list and name == "sort" and not args:
         machine.writable(owner)
-        return machine.collection(function(*args))
-    if kind is tuple and name in ("index", "count") and compares_plainly((owner, args)):
-        return function(*args)
-    if kind in ATOMS:
+        owner[:] = machine.call(sorted, (owner,), kwargs)
+        return None
+    if kind in plain.DICTS:
+        return _call_dict(machine, owner, function, args, kwargs)
+    if kind is set and name in _SET_METHODS and all(plain.hashes(value) for value in args):
+        machine.writable(owner)
+        return machine.collection(machine.native(function, *args))
+    if kind is tuple and name in ("index", "count") and plain.compares((owner, args)):
+        return machine.native(function, *args)
+    if kind in plain.ATOMS:
         return _call_atom(machine, function, args, kwargs)
-    if machine.is_fresh(owner) and name == "__init__" and not args and not kwargs:
-        return function()
+    if machine.is_fresh(owner) and name == "__init__":
+        if isinstance(owner, BaseException) or not (args or kwargs):
+            return machine.native(function, *args, **kwargs)
     if machine.is_fresh(owner) and name == "__setattr__" and len(args) == 2:
-        return function(*args)
+        return machine.native(function, *args)
     raise Unexplained(f"it calls {kind.__name__}.{name}")
 
 
-def _call_list(machine: Any, owner: Any, function: Any, args: tuple[Any, ...]) -> Any:
+def _call_list(
+    machine: Machine, owner: Any, function: Callable[..., object], args: tuple[Any, ...]
+) -> Any:
     name = function.__name__
     if name in _LIST_WRITES:
         machine.writable(owner)
+        if name == "remove" and not plain.compares((owner, args)):
+            raise Unexplained(f"it calls list.{name} of objects")
+        if name == "extend" and type(args[0]) not in (list, tuple):
+            for value in machine.iterate(args[0]):  # up to an error
+                owner.append(value)
+            return None
         if name == "extend":
-            args = (list(machine.iterate(args[0])),)
-        return function(*args)
+            machine.iterate(args[0])
+        return machine.native(function, *args)
     machine.touch(owner)
-    if name in ("index", "count", "__contains__") and not compares_plainly((owner, args)):
+    if name in ("index", "count", "__contains__") and not plain.compares((owner, args)):
         raise Unexplained(f"it calls list.{name} of objects")
-    return machine.collection(function(*args))
+    return machine.collection(machine.native(function, *args))
 
 
 def _call_dict(
-    machine: Any, owner: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    machine: Machine,
+    owner: object,
+    function: Callable[..., object],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Any:
     name = function.__name__
     if name == "get" and is_key(args[0]):
@@ -225,27 +229,32 @@ def _call_dict(
         if type(owner) is OrderedDict and len(owner) > 1:
             raise Unexplained("it iterates over an OrderedDict")
         return machine.fresh(function())
-    if name in _DICT_WRITES and all(type(a) is dict or hashes_plainly(a) for a in args[:1]):
+    if name in _DICT_WRITES and all(type(a) is dict or plain.hashes(a) for a in args[:1]):
         machine.writable(owner)
         for value in args[:1]:
             if type(value) is dict:
                 machine.touch(value)
-        return function(*args, **kwargs)
+        return machine.native(function, *args, **kwargs)
     raise Unexplained(f"it calls dict.{name}")
 
 
-def _call_atom(machine: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if type(function.__self__) is str and function.__name__ == "join":
+def _call_atom(
+    machine: Machine, function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    name = function.__name__
+    if type(getattr(function, "__self__", None)) is str and name == "join":
         args = (list(machine.iterate(args[0])),)
     for value in (*args, *kwargs.values()):
         machine.touch(value)
-        if not compares_plainly(value):
+        if not plain.compares(value) or (
+            name in ("format", "format_map", "__mod__") and not plain.shows(value)
+        ):
             raise Unexplained(f"it calls {function.__qualname__} of objects")
-    return machine.collection(function(*args, **kwargs))
+    return machine.collection(machine.native(function, *args, **kwargs))
 
 
 # ---------------------------------------------------------------------- builtins by themselves
-def _isinstance(machine: Any, value: Any, kinds: Any) -> bool:
+def _isinstance(machine: Machine, value: object, kinds: object) -> bool:
     if type(kinds) is tuple:
         return any(_isinstance(machine, value, kind) for kind in kinds)
     if type(kinds) is types.UnionType:
@@ -254,7 +263,8 @@ def _isinstance(machine: Any, value: Any, kinds: Any) -> bool:
         raise Unexplained(f"isinstance of a {type(kinds).__name__}")
     kind = machine.typed(value)
     if type(kinds) is type:
-        if "__class__" in kind.__dict__ and kind not in TENSORS:
+        bases = [base for base in kind.__mro__ if base is not object]
+        if any("__class__" in base.__dict__ for base in bases) and kind not in plain.TENSORS:
             raise Unexplained(f"a {kind.__name__} computes its class")
         machine.evidence.bases(kind)
         return issubclass(kind, kinds)
@@ -263,12 +273,13 @@ def _isinstance(machine: Any, value: Any, kinds: Any) -> bool:
     check = machine.evidence.attribute(type(kinds), "__instancecheck__")
     if isinstance(check, types.FunctionType) and type(kinds).__module__.startswith("flambeau."):
         return bool(machine.call(check, (kinds, value), {}))
-    if type(kinds).__name__ == "ABCMeta" and kind in ATOMS | CONTAINERS | TENSORS:
-        return isinstance(value, kinds)
+    if type(kinds) is ABCMeta and kinds.__module__ in ("collections.abc", "numbers"):
+        if kind in plain.ATOMS | plain.CONTAINERS | plain.TENSORS:
+            return isinstance(value, kinds)
     raise Unexplained(f"isinstance of {kinds.__name__}, whose class decides")
 
 
-def _issubclass(machine: Any, kind: Any, kinds: Any) -> bool:
+def _issubclass(machine: Machine, kind: Any, kinds: Any) -> bool:
     if type(kind) is not type or not all(
         type(k) is type for k in (kinds if type(kinds) is tuple else (kinds,))
     ):
@@ -277,7 +288,8 @@ def _issubclass(machine: Any, kind: Any, kinds: Any) -> bool:
     return issubclass(kind, kinds)
 
 
-def _getattr(machine: Any, value: Any, name: Any, *default: Any) -> Any:
+def attribute_or(machine: Machine, value: object, name: object, *default: object) -> Any:
+    """getattr(value, name, default)"""
     if type(name) is not str:
         raise Unexplained("getattr of no string")
     try:
@@ -289,52 +301,97 @@ def _getattr(machine: Any, value: Any, name: Any, *default: Any) -> Any:
         raise
 
 
-def _hasattr(machine: Any, value: Any, name: Any) -> bool:
-    return _getattr(machine, value, name, MISSING) is not MISSING
+def _hasattr(machine: Machine, value: object, name: object) -> bool:
+    return attribute_or(machine, value, name, MISSING) is not MISSING
 
 
-def _setattr(machine: Any, value: Any, name: Any, new: Any) -> None:
+def _setattr(machine: Machine, value: Any, name: Any, new: Any) -> None:
     machine.setattr(value, name, new)
 
 
-def _len(machine: Any, value: Any) -> int:
+def _len(machine: Machine, value: object) -> int:
     return int(machine.length(value))
 
 
-def _type(machine: Any, value: Any) -> type:
+def _type(machine: Machine, value: object) -> type:
     kind: type = machine.typed(value)
     return kind
 
 
-def _any(machine: Any, values: Any) -> bool:
+def _any(machine: Machine, values: object) -> bool:
     return any(machine.truth(value) for value in machine.iterate(values))
 
 
-def _all(machine: Any, values: Any) -> bool:
+def _all(machine: Machine, values: object) -> bool:
     return all(machine.truth(value) for value in machine.iterate(values))
 
 
-def _iter(machine: Any, value: Any) -> Any:
+def _iter(machine: Machine, value: object) -> Any:
     return machine.iterate(value)
 
 
-def _next(machine: Any, iterator: Any, *default: Any) -> Any:
+def _next(machine: Machine, iterator: object, *default: object) -> Any:
+    if not hasattr(type(iterator), "__next__"):
+        raise Unexplained("next of no iterator")
+    function = machine.method(iterator, "__next__") if _has_methods(iterator) else None
     try:
-        return next(machine.iterate(iterator), *default)
-    except StopIteration as error:
-        raise Raised(error) from None
+        if function is not None:
+            return machine.call(function, (iterator,), {})
+        return machine.send(iterator, None)
+    except Raised as raised:
+        if default and isinstance(raised.error, StopIteration):
+            return default[0]
+        raise
 
 
-def _reversed(machine: Any, value: Any) -> Any:
-    return machine.fresh(iter(list(machine.iterate(value))[::-1]))
+def _has_methods(value: object) -> bool:
+    kind = type(value)
+    return kind not in plain.ITERATORS and kind not in (types.GeneratorType, Generator)
 
 
-def _map(machine: Any, function: Any, *values: Any) -> Any:
-    columns = zip(*(list(machine.iterate(value)) for value in values), strict=False)
-    return machine.fresh(iter([machine.call(function, row, {}) for row in columns]))
+def _partial(machine: Machine, function: Callable[..., object], *args: Any, **kwargs: Any) -> Any:
+    return machine.fresh(functools.partial(function, *args, **kwargs))
 
 
-def _dict(machine: Any, *args: Any, **kwargs: Any) -> Any:
+def _format(machine: Machine, value: Any, spec: Any = "") -> str:
+    return str(texts.formatted(machine, value, spec))
+
+
+def _fromkeys(machine: Machine, keys: object, value: object = None) -> Any:
+    names = list(machine.iterate(keys))
+    if not all(map(plain.hashes, names)):
+        raise Unexplained("a dict has keys that are objects")
+    return machine.fresh(dict.fromkeys(names, value))
+
+
+def _from_iterable(machine: Machine, columns: object) -> Any:
+    return machine.fresh(iteration.chained(machine, machine.iterate(columns)))
+
+
+_CLASS_METHODS: dict[tuple[type, str], Callable[..., object]] = {
+    (dict, "fromkeys"): _fromkeys,
+    (itertools.chain, "from_iterable"): _from_iterable,
+}
+
+
+def _reversed(machine: Machine, value: Any) -> Any:
+    function = (
+        machine.method(value, "__reversed__") if type(value) not in plain.CONTAINERS else None
+    )
+    if function is not None:
+        return machine.call(function, (value,), {})
+    if type(value) not in (list, tuple, dict, str, range):
+        raise Unexplained(f"it reverses a {type(value).__name__}")
+    machine.iterate(value)
+    return machine.fresh(reversed(value))
+
+
+def _dict(machine: Machine, *args: object, **kwargs: object) -> Any:
+    if len(args) == 1 and type(args[0]) not in plain.DICTS:
+        pairs = [tuple(machine.iterate(pair)) for pair in machine.iterate(args[0])]
+        if not all(len(pair) == 2 and plain.hashes(pair[0]) for pair in pairs):
+            raise Unexplained("dict of no pairs")
+        return machine.fresh(dict(pairs, **kwargs))
     for value in args:
         if type(value) is not dict:
             raise Unexplained("dict of no dict")
@@ -342,10 +399,83 @@ def _dict(machine: Any, *args: Any, **kwargs: Any) -> Any:
     return machine.fresh(dict(*args, **kwargs))
 
 
-def _callable(machine: Any, value: Any) -> bool:
+def _ordered_dict(machine: Machine, *args: object, **kwargs: object) -> Any:
+    return machine.fresh(OrderedDict(_dict(machine, *args, **kwargs)))
+
+
+def _default_dict(machine: Machine, factory: object = None, *args: object, **kwargs: object) -> Any:
+    if factory is not None and not callable(factory):
+        raise Unexplained("a defaultdict has no factory")
+    return machine.fresh(defaultdict(factory, _dict(machine, *args, **kwargs)))
+
+
+def _vars(machine: Machine, value: object) -> Any:
+    if isinstance(value, (type, types.ModuleType)) or type(value) in plain.TENSORS:
+        raise Unexplained(f"it calls vars of a {type(value).__name__}")
+    table = machine.holder(value)
+    if table is None:
+        raise Unexplained(f"it calls vars of a {type(value).__name__}")
+    return table
+
+
+def _hash(machine: Machine, value: object) -> Any:
+    function = machine.method(value, "__hash__") if type(value) not in plain.ATOMS else None
+    if function is not None:
+        result = machine.call(function, (value,), {})
+        if type(result) is int and -(2**60) < result < 2**60 and result != -1:
+            return result
+    elif type(value) in plain.ATOMS or (type(value) is tuple and plain.shows(value)):
+        if plain.hashes(value):
+            return machine.native(hash, value)
+    raise Unexplained(f"it hashes a {type(value).__name__}")
+
+
+def _heap(function: Callable[..., object]) -> Callable[..., object]:
+    def change(machine: Machine, values: Any, *item: Any) -> Any:
+        machine.writable(values)
+        if type(values) is not list or not plain.compares((values, item)):
+            raise Unexplained(f"it calls {function.__name__} of objects")
+        return machine.native(function, values, *item)
+
+    return change
+
+
+def _bisect(function: Callable[..., object]) -> Callable[..., object]:
+    def search(machine: Machine, values: Any, *args: Any) -> Any:
+        machine.touch((values, args))
+        if function in (bisect.insort_left, bisect.insort_right):
+            machine.writable(values)
+        if type(values) is not list or not plain.compares((values, args)):
+            raise Unexplained(f"it calls {function.__name__} of objects")
+        return machine.native(function, values, *args)
+
+    return search
+
+
+def _new(machine: Machine, kind: Any, *args: object, **kwargs: object) -> Any:
+    created = machine.evidence.attribute(kind, "__del__")
+    if not kind.__flags__ & (1 << 9) or created is not MISSING:
+        raise Unexplained(f"it makes a {kind.__name__}")
+    return machine.fresh(machine.native(object.__new__, kind, *args, **kwargs))
+
+
+def _new_tuple(machine: Machine, kind: Any, values: Any) -> Any:
+    if not machine.is_named_tuple(kind):
+        raise Unexplained(f"it makes a {kind.__name__}")
+    return machine.fresh(tuple.__new__(kind, list(machine.iterate(values))))
+
+
+def _plain_setattr(machine: Machine, value: object, name: object, new: object) -> None:
+    if type(name) is not str:
+        raise Unexplained("setattr of no string")
+    machine.set_plainly(value, name, new)
+
+
+def _callable(machine: Machine, value: Any) -> bool:
     machine.typed(value)
-    kinds: Any = (types.FunctionType, types.MethodType, type, _core.Op, _core.shield)
-    if isinstance(value, kinds):
+    if isinstance(value, (types.FunctionType, types.MethodType, type)):
+        return True
+    if type(value) in (_core.Op, _core.shield):
         return True
     return machine.evidence.attribute(type(value), "__call__") is not MISSING
 
@@ -362,10 +492,10 @@ def _reduce(
     return total
 
 
-_SPECIAL: dict[Any, Callable[..., Any]] = {
+_SPECIAL: dict[Any, Callable[..., object]] = {
     isinstance: _isinstance,
     issubclass: _issubclass,
-    getattr: _getattr,
+    getattr: attribute_or,
     hasattr: _hasattr,
     setattr: _setattr,
     len: _len,
@@ -375,9 +505,20 @@ _SPECIAL: dict[Any, Callable[..., Any]] = {
     iter: _iter,
     next: _next,
     builtins.reversed: _reversed,
-    map: _map,
     dict: _dict,
     callable: _callable,
     functools.reduce: _reduce,
+    functools.partial: _partial,
+    format: _format,
+    OrderedDict: _ordered_dict,
+    defaultdict: _default_dict,
+    vars: _vars,
+    hash: _hash,
+    object.__new__: _new,
+    object.__setattr__: _plain_setattr,
+    **{f: _heap(f) for f in (heapq.heappush, heapq.heappop, heapq.heapify, heapq.heappushpop)},
+    heapq.heapreplace: _heap(heapq.heapreplace),
+    **{f: _bisect(f) for f in (bisect.bisect_left, bisect.bisect_right)},
+    **{f: _bisect(f) for f in (bisect.insort_left, bisect.insort_right)},
 }
-_NAMED = frozenset({dict})
+_NAMED: frozenset[Any] = frozenset({dict, functools.partial, OrderedDict, defaultdict})
