@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import flambeau as torch
+from flambeau._subclasses.functional_storage import View
+from flambeau._subclasses.functional_tensor import FunctionalTensorMode
 from flambeau.fx import GraphModule
 from flambeau.fx.experimental._operator_trace import Function, Value, tagged
 from flambeau.fx.experimental._partition import BACKWARD, default_partition
@@ -46,20 +48,81 @@ def make_boxed_compiler(compiler: Compiler) -> Compiler:
     return boxed
 
 
-class _Joint(NamedTuple):
-    """Facts of a function that one run shows.
+class _Effects(NamedTuple):
+    """What a function does beside computing results.
 
     Attributes:
         spec: structure of its results.
         number: how many results there are.
-        tangents: which results have a gradient.
-        gradients: which arguments need one.
+        written: arguments that it writes; their new values come before the results.
+        aliases: results that are arguments it writes, or views of these: which, and the views.
     """
 
     spec: Value
     number: int
+    written: tuple[int, ...]
+    aliases: dict[int, tuple[int, tuple[View, ...]]]
+
+    def finish(self, values: Sequence[Value], args: Sequence[Value]) -> Value:
+        """Writes the arguments and returns the results."""
+        count = len(self.written)
+        with torch.no_grad():
+            for number, value in zip(self.written, values[:count], strict=True):
+                args[number].copy_(value)
+        results = list(values[count:])
+        for place, (number, views) in self.aliases.items():
+            results[place] = args[number]
+            for view in views:
+                results[place] = view.forward(results[place])
+        return pytree.tree_unflatten(results, self.spec)
+
+
+class _Joint(NamedTuple):
+    """A function that has a gradient.
+
+    Attributes:
+        effects: of the function.
+        number: of outputs of the forward graph: arguments it writes, then results.
+        tangents: which outputs have a gradient.
+        gradients: which arguments need one.
+    """
+
+    effects: _Effects
+    number: int
     tangents: tuple[int, ...]
     gradients: tuple[int, ...]
+
+
+class _Run:
+    """One run of a function without writes.
+
+    Args:
+        function: of flat arguments.
+        args: tensors and numbers; tensors that require gradients are leaves inside.
+
+    Attributes:
+        inside: the tensors that stand for the arguments.
+        results: tensors inside, flat.
+        effects: of the function.
+    """
+
+    def __init__(self, function: Function, args: Sequence[Value]) -> None:
+        self.mode = FunctionalTensorMode(taped=True)
+        self.inside = [self.mode.wrap(x) for x in args]
+        with self.mode:
+            self.results, spec = pytree.tree_flatten(function(*self.inside))
+        tensors = [n for n, x in enumerate(args) if isinstance(x, torch.Tensor)]
+        self._written = {tensors[n]: value for n, value in self.mode.written().items()}
+        aliases = {}
+        for place, result in enumerate(self.results):
+            origin = self.mode.origin(result)
+            if origin is not None and tensors[origin[0]] in self._written:
+                aliases[place] = (tensors[origin[0]], origin[1])
+        self.effects = _Effects(spec, len(self.results), tuple(self._written), aliases)
+
+    def outputs(self) -> list[Value]:
+        """New values of arguments, then results."""
+        return [*self._written.values(), *map(self.mode.value, self.results)]
 
 
 def aot_function(
@@ -81,7 +144,8 @@ def aot_function(
     of its sizes that take the same branches; others are made where other arguments need gradients.
 
     Args:
-        fn: takes and gives tensors, in any containers; it writes none of its arguments.
+        fn: takes and gives tensors, in any containers. The graphs hold no operator that writes:
+            new values of arguments that it writes come before its results.
         fw_compiler: (module, example arguments) -> callable.
         bw_compiler: of the backward; by default the same.
         partition_fn: splits the joint graph.
@@ -92,7 +156,7 @@ def aot_function(
         enable_log: without effect.
 
     Raises:
-        NotImplementedError: `dynamic`, or an argument is written.
+        NotImplementedError: `dynamic`, or an argument is written that requires a gradient.
 
     Example:
         >>> from torch._functorch.aot_autograd import aot_function
@@ -143,23 +207,27 @@ class _Stages(NamedTuple):
             return self._training(function, args, needed, table)
 
     def _inference(self, function: Value, args: Sequence[Value], table: Value) -> Function:
-        specs: list[Value] = []
+        effects: list[_Effects] = []
 
         def flat(*values: Value) -> Value:
-            results, spec = pytree.tree_flatten(function(*values))
-            specs.append(spec)
-            return tuple(results)
+            once = _Run(function, values)
+            effects.append(once.effects)
+            return tuple(once.outputs())
 
         with torch.no_grad():
             module = _recorded(flat, _detached(args), table)
+        module.graph.eliminate_dead_code()
+        module.recompile()
         run = _caller((self.inference or self.forward)(module, list(args)))
-        return lambda *values: pytree.tree_unflatten(list(run(values)), specs[0])
+        return lambda *values: effects[0].finish(list(run(values)), values)
 
     def _training(
         self, function: Value, args: Sequence[Value], needed: Sequence[int], table: Value
     ) -> Function:
         leaves = _detached(args)
         joint, tangents = _examined(function, leaves, needed)
+        if not tangents:
+            return self._inference(function, args, table)
         module = _joint_module(function, joint, leaves, tangents, table)
         forward, backward = self.partition(module, (leaves, tangents), num_fwd_outputs=joint.number)
         run = _caller(self.forward(forward, list(args)))
@@ -214,18 +282,20 @@ def _examined(
     function: Value, leaves: Sequence[Value], needed: Sequence[int]
 ) -> tuple[_Joint, list[Value]]:
     """Runs a function once, for what it gives; returns tangents for it, too."""
-    before = [x._version if isinstance(x, torch.Tensor) else 0 for x in leaves]
-    results, spec = pytree.tree_flatten(function(*leaves))
-    for x, version in zip(leaves, before, strict=True):
-        if isinstance(x, torch.Tensor) and x._version != version:
-            problem = "the function writes one of its arguments"
-            hint = "give the new value as a result, or use torch.compile"
-            raise failure(NotImplementedError, "aot_function", problem, hint)
+    once = _Run(function, leaves)
+    effects, outputs = once.effects, once.outputs()
+    if any(once.inside[number].requires_grad for number in effects.written):
+        problem = "the function writes an argument whose new value has a gradient"
+        hint = "give the new value as a result, or use torch.compile"
+        raise failure(NotImplementedError, "aot_function", problem, hint)
+    count = len(effects.written)
     differentiable = [
-        n for n, x in enumerate(results) if isinstance(x, torch.Tensor) and x.requires_grad
+        count + n
+        for n, x in enumerate(once.results)
+        if isinstance(x, torch.Tensor) and x.requires_grad
     ]
-    tangents = [torch.ones_like(results[n].detach()) for n in differentiable]
-    return _Joint(spec, len(results), tuple(differentiable), tuple(needed)), tangents
+    tangents = [torch.ones_like(outputs[n].detach()) for n in differentiable]
+    return _Joint(effects, len(outputs), tuple(differentiable), tuple(needed)), tangents
 
 
 def _joint_module(
@@ -234,16 +304,19 @@ def _joint_module(
     """The module of primals and tangents that gives results and gradients."""
 
     def run(primals: list[Value], tangents: list[Value]) -> Value:
-        results = pytree.tree_leaves(function(*primals))
-        with tagged(partitioner_tag=BACKWARD):
+        once = _Run(function, primals)
+        outputs, count = once.outputs(), len(once.effects.written)
+        seeds = [once.mode.wrap(x) for x in tangents]
+        with tagged(partitioner_tag=BACKWARD), once.mode:
             gradients = torch.autograd.grad(
-                [results[n] for n in joint.tangents],
-                [primals[n] for n in joint.gradients],
-                tangents,
+                [once.results[n - count] for n in joint.tangents],
+                [once.inside[n] for n in joint.gradients],
+                seeds,
                 allow_unused=True,
             )
-        by_argument = dict(zip(joint.gradients, gradients, strict=True))
-        return [*results, *(by_argument.get(n) for n in range(len(primals)))]
+        values = [once.mode.value(gradient) for gradient in gradients]
+        by_argument = dict(zip(joint.gradients, values, strict=True))
+        return [*outputs, *(by_argument.get(n) for n in range(len(primals)))]
 
     return _recorded(run, (leaves, tangents), table)
 
@@ -274,7 +347,7 @@ def _joined(joint: _Joint, run: Value, run_backward: Value) -> Function:
             return tuple(run_backward([*saved, *tangents]))
 
     def call(*args: Value) -> Value:
-        return pytree.tree_unflatten(list(CompiledFunction.apply(*args)), joint.spec)
+        return joint.effects.finish(list(CompiledFunction.apply(*args)), args)
 
     return call
 

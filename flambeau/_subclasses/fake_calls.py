@@ -284,9 +284,7 @@ def _inner(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         return result
     fake_result = _results(mode, result, fake.fake_device)
     if mode.shape_env is not None:
-        late("flambeau._subclasses.symbolic_calls").inherit(
-            mode, func, args, kwargs, fake_result
-        )
+        late("flambeau._subclasses.symbolic_calls").inherit(mode, func, args, kwargs, fake_result)
     return fake_result
 
 
@@ -620,6 +618,8 @@ def _gradient_of(mode: Any, tensor: Any, grad: Any) -> Any:
 _NUMBERS = (
     "item tolist __bool__ __nonzero__ __int__ __long__ __float__ __index__ __complex__".split()
 )
+
+
 def _puts_under_mask(name: str, args: tuple[Any, ...]) -> bool:
     """Whether a call replaces elements where masks are true: the geometry is its tensor's."""
     if name not in ("index_put", "index_put_") or len(args) < 2:

@@ -93,6 +93,15 @@ class FunctionalTensorMode(TorchDispatchMode):
         alias = self._aliases.find(tensor)
         return tensor if alias is None else alias.value()
 
+    def origin(self, tensor: Value) -> tuple[int, tuple[View, ...]] | None:
+        """The input whose memory a tensor shows, by number, and the views that lead there."""
+        alias = self._aliases.find(tensor) if _is_tensor(tensor) else None
+        for number, (_, inside) in enumerate(self._inputs):
+            base = self._aliases.find(inside)
+            if alias is not None and base is not None and base.base is alias.base:
+                return number, alias.views
+        return None
+
     def finish(self, results: Value) -> Value:
         """The values of results; inputs that were written get theirs."""
         values = pytree.tree_map(self.value, results)
@@ -151,12 +160,11 @@ class FunctionalTensorMode(TorchDispatchMode):
 
     def _computed(self, func: Value, args: Value, kwargs: Value) -> Value:
         """The results of an operator that writes nothing."""
-        if func.overloadpacket.__name__ == "lift_fresh":
-            return self._lifted(func, args[0])
         operands = tensors_of(pytree.tree_leaves((args, kwargs)))
         known = [x for x in operands if self._aliases.find(x) is not None]
         results = func(*self._values(args), **self._values(kwargs))
-        if operands and not known:
+        lifts = func.overloadpacket.__name__ == "lift_fresh"
+        if operands and not known and not lifts:
             return results  # of tensors from elsewhere alone, which are real
         own = {id(self.value(x)): x for x in known}
 
@@ -169,13 +177,6 @@ class FunctionalTensorMode(TorchDispatchMode):
             return self._inside(value, Alias(value, Base(value)))
 
         return pytree.tree_map(inside, results)
-
-    def _lifted(self, func: Value, tensor: Value) -> Value:
-        """A tensor of the program's own data, which nothing may write."""
-        value = func(tensor)
-        alias = Alias(value, Base(value))
-        alias.view(View(aten.detach.default, (), {}, None, self.copies))
-        return self._inside(value, alias)
 
     def _values(self, values: Value) -> Value:
         return pytree.tree_map(self.value, values)
@@ -193,9 +194,7 @@ class FunctionalTensorMode(TorchDispatchMode):
         if _is_tensor(values):
             return self._shown(shown, Alias(values, alias.base, (*alias.views, views)))
         return [
-            self._shown(
-                part, Alias(value, alias.base, (*alias.views, views._replace(item=item)))
-            )
+            self._shown(part, Alias(value, alias.base, (*alias.views, views._replace(item=item))))
             for item, (part, value) in enumerate(zip(shown, values, strict=True))
         ]
 
@@ -237,6 +236,13 @@ class FunctionalTensorMode(TorchDispatchMode):
 
     def _restored(self, tensor: Value) -> Value:
         return self._aliases.original(tensor)
+
+    def _detached(self, tensor: Value) -> Value:
+        alias = self._aliases.find(tensor)
+        if alias is not None:
+            with _pop_mode_temporarily():
+                alias.view(View(aten.detach.default, (), {}, None, self.copies))
+        return tensor
 
     def _replaces(self, target: Value, value: Value) -> bool:
         """Gives `out=` a result; False: it is copied as elsewhere."""

@@ -26,8 +26,8 @@ from flambeau.language.definition import REGISTRY
 from flambeau.language.layout import contiguous_strides
 from flambeau.ops import aten
 from flambeau.runtime.symbolic import SymInt, is_symbolic, lowered, raised
-from flambeau.utils import _pytree as pytree
 from flambeau.utils import _python_dispatch
+from flambeau.utils import _pytree as pytree
 
 __all__ = ["annotate", "compose", "special"]
 
@@ -110,9 +110,7 @@ def specialise(env: Value, values: Sequence[Value]) -> None:
             env.guard_value(raised(value).node.expr)
 
 
-def _outputs(
-    env: Value, func: Value, args: Value, kwargs: Value
-) -> list[Geometry | None] | None:
+def _outputs(env: Value, func: Value, args: Value, kwargs: Value) -> list[Geometry | None] | None:
     """The geometry of each result; None: nothing says it."""
     number, values, out = func.bind(args, kwargs)
     program = program_of(func, number)
@@ -196,7 +194,9 @@ def compose(mode: Value, func: Value, args: Value, kwargs: Value) -> Value:
         _, values, _ = func.bind(args, kwargs)
         with mode:
             result = func.run(*values)
-        if func.__name__ not in names.HOSTED:  # the operators that it calls have sizes; gradients lose their type
+        if (
+            func.__name__ not in names.HOSTED
+        ):  # the operators that it calls have sizes; gradients lose their type
             return pytree.tree_map(lambda x: _faked(mode, func, args, kwargs, x), result)
     elif fake_calls.is_hosted(func):
         with mode:
@@ -351,9 +351,7 @@ def _index(mode: Value, tensor: Value, indices: Sequence[Value]) -> Value:
         mask = index is not None and index.dtype in (_core.bool, _core.uint8)
         if mask:
             count = _counted(mode)
-            places += [
-                made(mode, (count,), _core.int64, _place(index)) for _ in range(index.ndim)
-            ]
+            places += [made(mode, (count,), _core.int64, _place(index)) for _ in range(index.ndim)]
         else:
             places.append(index)
     return fake_calls.run(mode, REGISTRY["index"].native, (tensor, places), {})

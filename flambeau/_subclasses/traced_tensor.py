@@ -103,7 +103,9 @@ class TracedTensor(FakeTensor):
         if geometry is None:
             return _core.Tensor.stride(self) if dim is None else _core.Tensor.stride(self, dim)
         reads = aten.__getattr__("sym_stride").int
-        strides = tuple([geometry.number(x, reads, self, d) for d, x in enumerate(geometry.strides)])
+        strides = tuple(
+            [geometry.number(x, reads, self, d) for d, x in enumerate(geometry.strides)]
+        )
         return strides if dim is None else strides[dim]
 
     def storage_offset(self) -> Any:
@@ -111,7 +113,9 @@ class TracedTensor(FakeTensor):
         geometry = self._symbolic()
         if geometry is None:
             return _core.Tensor.storage_offset(self)
-        return geometry.number(geometry.offset, aten.__getattr__("sym_storage_offset").default, self)
+        return geometry.number(
+            geometry.offset, aten.__getattr__("sym_storage_offset").default, self
+        )
 
     def numel(self) -> Any:
         """The number of elements."""
@@ -139,8 +143,8 @@ class TracedTensor(FakeTensor):
             return
         if not isinstance(value, _core.Tensor):
             with _python_dispatch._disable_current_modes(), _core.no_grad():
-                constant = tensors.from_python(value, self.dtype)
-            value = _python_dispatch.lifted(constant)
+                number = tensors.from_python(value, self.dtype)
+            value = _python_dispatch.constant(number)
         part, indices = _sliced(self, key)
         if indices is None:
             _copied_to(part, value)
@@ -183,7 +187,9 @@ def _sliced(tensor: Any, key: Any) -> tuple[Any, list[Any] | None]:
     items = [tensors.from_python(x, _core.int64) if isinstance(x, list) else x for x in items]
     taken = sum(map(_dimensions, items))
     if taken > tensor.ndim:
-        raise failure(IndexError, "getitem", "too many indices for tensor", f"{tensor.ndim} of them")
+        raise failure(
+            IndexError, "getitem", "too many indices for tensor", f"{tensor.ndim} of them"
+        )
     if not any(item is Ellipsis for item in items):
         items.append(Ellipsis)
     indices: list[Any] = []
@@ -223,4 +229,3 @@ def _slice(tensor: Any, dim: int, item: slice, symbolic: bool) -> Any:
     end = _END if item.stop is None else item.stop
     step = 1 if item.step is None else item.step
     return aten.slice.Tensor(tensor, dim, start, end, step)
-

@@ -33,6 +33,8 @@ class Form(NamedTuple):
 
     def call(self, args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
         """Calls it with the arguments of the operator."""
+        if self.func.__name__ == "bernoulli.p" and len(args) == 1 and "p" not in kwargs:
+            args = (*args, 0.5)  # the default of `bernoulli_` alone
         return self.func(*args, **kwargs)
 
     def split(self, values: Value, count: int) -> tuple[list[Tensor], list[Tensor]]:
@@ -49,6 +51,7 @@ _STATISTICS = "_native_batch_norm_legit_functional"
 # Operators whose form has another name: that, and the overload.
 _NAMES = {
     "bernoulli_.float": ("bernoulli", "p"),
+    "bernoulli_.Tensor": ("bernoulli", "p"),
     "normal_.default": ("normal_functional", "default"),
     "native_batch_norm.default": (_STATISTICS, "default"),
     "_native_batch_norm_legit.default": (_STATISTICS, "default"),

@@ -188,8 +188,10 @@ class _Symbolic:
 def _binary(function: Callable[..., Any], swapped: bool = False) -> Any:
     def method(self: Any, other: Any) -> Any:
         if isinstance(other, _core.Tensor):
-            return NotImplemented if function not in _OF_TENSORS else _with_tensor(
-                function, self, other, swapped
+            return (
+                NotImplemented
+                if function not in _OF_TENSORS
+                else _with_tensor(function, self, other, swapped)
             )
         numbers = is_symbolic(self) and (is_symbolic(other) or isinstance(other, (int, float)))
         if not numbers:
@@ -541,7 +543,9 @@ def lowered(value: Value) -> Value:
     if isinstance(value, SymBool):
         return bool(value)
     if isinstance(value, (list, tuple)) and has_symbols(value):
-        return [lowered(x) for x in value] if isinstance(value, list) else tuple(map(lowered, value))
+        return (
+            [lowered(x) for x in value] if isinstance(value, list) else tuple(map(lowered, value))
+        )
     if isinstance(value, slice):
         return slice(lowered(value.start), lowered(value.stop), lowered(value.step))
     if isinstance(value, dict):

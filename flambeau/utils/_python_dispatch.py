@@ -87,6 +87,10 @@ class TorchDispatchMode:
         """The tensor that a backward reads again, as the object that it was."""
         return tensor
 
+    def _detached(self, tensor: Tensor) -> Tensor:
+        """A new tensor of a program's data, as users get it."""
+        return tensor
+
     def _replaces(self, target: Tensor, value: Tensor) -> bool:
         """Makes a new value that of a tensor given as `out=`; False: it has to be copied."""
         return False
@@ -426,7 +430,14 @@ def _item(tensor: Tensor) -> Any:
 
 def lifted(tensor: Tensor) -> Tensor:
     """A new tensor of a program's data, as dispatch modes give it."""
-    return _ask(aten.__getattr__("lift_fresh").default, (tensor,), {}) if _modes.stack else tensor
+    if not _modes.stack:
+        return tensor
+    return _modes.stack[-1]._detached(constant(tensor))
+
+
+def constant(tensor: Tensor) -> Tensor:
+    """A number of a program as a tensor, as dispatch modes give it."""
+    return _ask(aten.__getattr__("lift_fresh").default, (tensor,), {})
 
 
 def _make_wrapper_subclass(

@@ -88,9 +88,9 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
             f"with non-aliasing variants.\nhint: got {remove!r}"
         )
     copies = remove == "mutations_and_views"
-    functional: Callable[..., Any] = late(
-        "flambeau._subclasses.functional_tensor"
-    ).functionalized(func, copies)
+    functional: Callable[..., Any] = late("flambeau._subclasses.functional_tensor").functionalized(
+        func, copies
+    )
     return functional
 
 

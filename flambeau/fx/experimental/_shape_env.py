@@ -98,7 +98,7 @@ class ShapeEnv:
         >>> env = ShapeEnv()
         >>> n = env.create_symintnode(env.create_symbol(6, source="n"), hint=6)
         >>> (n + 2) // 2, bool((n + 2) % 4 == 0), env.format_guards()
-        (s0//2 + 1, True, ' - ...')
+        (s0//2 + 1, True, ' - (s0 + 2) % 4 == 0')
     """
 
     def __init__(
@@ -356,7 +356,9 @@ class ShapeEnv:
             return self.decide(resolved)
         if self.depends_on_data(resolved):
             shown = text_of(resolved)
-            problem = f"Could not extract specialized integer from data-dependent expression {shown}"
+            problem = (
+                f"Could not extract specialized integer from data-dependent expression {shown}"
+            )
             raise GuardOnDataDependentSymNode(
                 resolved, f"{problem}\nhint: keep it a symbol, or use a number of Python"
             )
@@ -391,7 +393,9 @@ class ShapeEnv:
     def _fit_example(self, condition: Condition) -> None:
         """Gives symbols of data an example for which a condition holds."""
         hints = self.environment.hints
-        for name in sorted(self._unbacked & size_program._names(condition) - set(self._definitions)):
+        for name in sorted(
+            self._unbacked & size_program._names(condition) - set(self._definitions)
+        ):
             if size_program.evaluate_condition(condition, hints):
                 return
             others = {n: size.symbol(n) if n == name else v for n, v in hints.items()}
@@ -472,9 +476,7 @@ class ShapeEnv:
             lines.append(re.sub(r"\bs\d+\b", lambda m: names.get(m[0], m[0]), str(guard.expr)))
         return list(dict.fromkeys(lines))
 
-    def produce_guards_expression(
-        self, placeholders: Sequence[Any], **options: Any
-    ) -> str | None:
+    def produce_guards_expression(self, placeholders: Sequence[Any], **options: Any) -> str | None:
         """The guards as one expression of `L["args"][k]`, for `evaluate_guards_expression`."""
         sources = [f"args[{k}]" for k in range(len(placeholders))]
         lines = self.produce_guards(placeholders, sources)
@@ -626,9 +628,7 @@ def _geometry(placeholder: Any) -> list[tuple[Expression, Callable[[Any], int], 
     return [*facts, (geometry.offset, lambda x: x.storage_offset(), "{}.storage_offset()")]
 
 
-def _bindings(
-    placeholders: Sequence[Any], args: Sequence[Any]
-) -> Iterator[tuple[Expression, int]]:
+def _bindings(placeholders: Sequence[Any], args: Sequence[Any]) -> Iterator[tuple[Expression, int]]:
     for placeholder, arg in zip(placeholders, args, strict=True):
         for expression, read, _ in _geometry(placeholder):
             yield expression, read(arg)

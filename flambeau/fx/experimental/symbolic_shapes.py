@@ -67,6 +67,7 @@ __all__ = [
 SHAPEENV_EVENT_KEY = "shapeenv_event"
 CURRENT_NODE_KEY = "current_node"
 
+
 class PendingUnbackedSymbolNotFound(RuntimeError):
     """A size that data decide was not returned. Nothing here raises it."""
 
@@ -430,7 +431,11 @@ def check_consistent(new: Any, old: Any) -> None:
 def sym_and(x: Any, *others: Any) -> Any:
     """Whether all conditions hold; a symbol where that depends on symbols."""
     for other in others:
-        x = apply(operator.and_, x, other) if _is_symbolic(x) or _is_symbolic(other) else x and other
+        x = (
+            apply(operator.and_, x, other)
+            if _is_symbolic(x) or _is_symbolic(other)
+            else x and other
+        )
     return x
 
 
