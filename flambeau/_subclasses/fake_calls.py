@@ -30,6 +30,7 @@ from flambeau.utils import _python_dispatch
 from flambeau.utils._pytree import tree_leaves, tree_map_only
 
 Tensor = _core.Tensor
+Value = Any  # an argument or a result of a function
 
 
 class _State(threading.local):
@@ -194,7 +195,7 @@ def _host_operators() -> frozenset[int]:
     )
 
 
-def is_hosted(func: Any) -> bool:
+def is_hosted(func: object) -> bool:
     """Whether a function is an operator in Python."""
     return id(func) in _host_operators()
 
@@ -259,7 +260,7 @@ def answer(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return run(mode, func, args, kwargs)
 
 
-def _symbolic_answer(mode: Any, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+def _symbolic_answer(mode: Value, func: Value, name: str, args: Value, kwargs: Value) -> Value:
     """The result of a call for whose sizes symbols have rules of their own."""
     calls = late("flambeau._subclasses.symbolic_calls")
     result = calls.special(mode, name, args, kwargs)
@@ -607,7 +608,7 @@ def _gradients(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
     )  # fmt: skip
 
 
-def _gradient_of(mode: Any, tensor: Any, grad: Any) -> Any:
+def _gradient_of(mode: Value, tensor: Value, grad: Value) -> Value:
     """A fake of a gradient, which is where its tensor is and has its sizes."""
     fake = adopted(mode, grad, tensor.fake_device)
     if mode.shape_env is not None:
@@ -620,7 +621,7 @@ _NUMBERS = (
 )
 
 
-def _puts_under_mask(name: str, args: tuple[Any, ...]) -> bool:
+def _puts_under_mask(name: str, args: Sequence[Value]) -> bool:
     """Whether a call replaces elements where masks are true: the geometry is its tensor's."""
     if name not in ("index_put", "index_put_") or len(args) < 2:
         return False

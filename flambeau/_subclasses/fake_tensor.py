@@ -353,7 +353,7 @@ class FakeTensorMode(TorchDispatchMode):
             fake._is_param = True
         return fake
 
-    def _symbolic(self, tensor: Any, fake: Any, source: Any, context: Any) -> None:
+    def _symbolic(self, tensor: Tensor, fake: Tensor, source: object, context: object) -> None:
         """Makes the sizes of a fake symbols; those of a fake of a trace are symbols already."""
         tensors = late("flambeau._subclasses.traced_tensor")
         geometry = tensors.geometry_of(tensor)

@@ -161,12 +161,12 @@ class FunctionalTensorMode(TorchDispatchMode):
     def _computed(self, func: Value, args: Value, kwargs: Value) -> Value:
         """The results of an operator that writes nothing."""
         operands = tensors_of(pytree.tree_leaves((args, kwargs)))
-        known = [x for x in operands if self._aliases.find(x) is not None]
+        tracked = [x for x in operands if self._aliases.find(x) is not None]
         results = func(*self._values(args), **self._values(kwargs))
         lifts = func.overloadpacket.__name__ == "lift_fresh"
-        if operands and not known and not lifts:
+        if operands and not tracked and not lifts:
             return results  # of tensors from elsewhere alone, which are real
-        own = {id(self.value(x)): x for x in known}
+        own = {id(self.value(x)): x for x in tracked}
 
         def inside(value: Value) -> Value:
             if not _is_tensor(value):

@@ -24,7 +24,7 @@ class Identities(Generic[Entry]):
     def __init__(self) -> None:
         self._by_object: dict[int, tuple[Tensor, Entry]] = {}
         self._by_memory: dict[tuple[object, ...], tuple[Tensor, Entry]] = {}
-        self._changes: list[tuple[dict[Any, Any], object, tuple[Tensor, Entry] | None]] = []
+        self._changes: list[tuple[dict[Tensor, Tensor], object, tuple[Tensor, Entry] | None]] = []
 
     def set(self, tensor: Tensor, entry: Entry) -> None:
         """Lets a tensor, which stays alive so that its identity does, have an entry from now on."""
@@ -33,7 +33,7 @@ class Identities(Generic[Entry]):
         if memory is not None:
             self._set(self._by_memory, memory, (tensor, entry))
 
-    def _set(self, entries: dict[Any, Any], key: object, pair: tuple[Tensor, Entry]) -> None:
+    def _set(self, entries: dict[Tensor, Tensor], key: object, pair: tuple[Tensor, Entry]) -> None:
         self._changes.append((entries, key, entries.get(key)))
         entries[key] = pair
 

@@ -119,11 +119,11 @@ def _outputs(env: Value, func: Value, args: Value, kwargs: Value) -> list[Geomet
     call = described(program, values)
     with _core.no_grad():
         specification = program.source.specify(call)
-    known = _registers(env, program, values)
+    registers = _registers(env, program, values)
     graph = specification.graph
-    if len(known) != len(graph.symbols):
+    if len(registers) != len(graph.symbols):
         return None
-    sizes = dict(zip(graph.symbols, known, strict=True))
+    sizes = dict(zip(graph.symbols, registers, strict=True))
     for guard in graph.guards:
         env.assume(substitute_condition(guard, sizes))
     return _placed(env, specification, sizes)
@@ -150,21 +150,21 @@ def _geometry(env: Value, output: GraphOutput, sizes: dict[str, Size]) -> Geomet
 
 def _registers(env: Value, program: Value, values: Sequence[Value]) -> list[Size]:
     """The call's numbers in the order in which its program has them."""
-    known: list[Size] = []
+    registers: list[Size] = []
     for tensor in pytree.tree_leaves(list(values)):
         if isinstance(tensor, _core.Tensor):
             geometry = geometry_of(tensor)
-            known += [_told_apart(env, x) for x in (*geometry.sizes, *geometry.strides)]
-            known.append(geometry.offset)
+            registers += [_told_apart(env, x) for x in (*geometry.sizes, *geometry.strides)]
+            registers.append(geometry.offset)
     for argument, value in zip(program.arguments, values, strict=True):
         numbers = [x for x in pytree.tree_leaves([value]) if type(x) is not bool]
         if argument.kind.startswith("SymInt"):
-            known += [_size(x) for x in numbers if isinstance(x, int)]
+            registers += [_size(x) for x in numbers if isinstance(x, int)]
         elif not argument.runtime and argument.kind != "Scalar":
             for x in numbers:
                 if raised(x) is not x:
                     env.guard_value(raised(x).node.expr)
-    return known
+    return registers
 
 
 def _told_apart(env: Value, value: Size) -> Size:
@@ -322,7 +322,7 @@ def _slice(
     mode: Value, tensor: Value, dim: int = 0, start: Value = None, end: Value = None,
     step: Value = 1,
 ) -> Value:  # fmt: skip
-    """A slice whose symbolic ends are made places from the front."""
+    """A slice whose symbolic ends count from the front."""
     extent = tensor.shape[dim]
     ends = [extent + x if isinstance(x, SymInt) and bool(x < 0) else x for x in (start, end)]
     operands = (tensor, dim, *ends, step)
@@ -345,7 +345,7 @@ def _masked_select(mode: Value, tensor: Value, mask: Value) -> Value:
 
 
 def _index(mode: Value, tensor: Value, indices: Sequence[Value]) -> Value:
-    """`x[mask]` and its like: a mask stands for one index per dimension."""
+    """`x[mask]` and its like: a mask is one index per dimension."""
     places: list[Value] = []
     for index in indices:
         mask = index is not None and index.dtype in (_core.bool, _core.uint8)

@@ -36,7 +36,7 @@ class Geometry(NamedTuple):
     sizes: tuple[Size, ...]
     strides: tuple[Size, ...]
     offset: Size
-    env: Any
+    env: Value
 
     def number(self, value: Size, *origin: Value) -> Value:
         """A size as Python sees it.
@@ -84,20 +84,20 @@ class TracedTensor(FakeTensor):
         return None if state.kernel else self.__dict__.get("geometry")
 
     @property
-    def shape(self) -> Any:
+    def shape(self) -> Value:
         """The sizes."""
         geometry = self._symbolic()
         if geometry is None:
             return _core.Tensor.shape.__get__(self)
         return _core.Size([geometry.number(x) for x in geometry.sizes])
 
-    def size(self, dim: int | None = None) -> Any:
+    def size(self, dim: int | None = None) -> Value:
         """The sizes, or one of them."""
         if self._symbolic() is None:
             return _core.Tensor.size(self) if dim is None else _core.Tensor.size(self, dim)
         return self.shape if dim is None else self.shape[dim]
 
-    def stride(self, dim: int | None = None) -> Any:
+    def stride(self, dim: int | None = None) -> Value:
         """The strides, or one of them."""
         geometry = self._symbolic()
         if geometry is None:
@@ -108,7 +108,7 @@ class TracedTensor(FakeTensor):
         )
         return strides if dim is None else strides[dim]
 
-    def storage_offset(self) -> Any:
+    def storage_offset(self) -> Value:
         """Where the tensor begins in its memory."""
         geometry = self._symbolic()
         if geometry is None:
@@ -117,7 +117,7 @@ class TracedTensor(FakeTensor):
             geometry.offset, aten.__getattr__("sym_storage_offset").default, self
         )
 
-    def numel(self) -> Any:
+    def numel(self) -> Value:
         """The number of elements."""
         geometry = self._symbolic()
         if geometry is None:
@@ -131,13 +131,13 @@ class TracedTensor(FakeTensor):
             return _core.Tensor.__len__(self)
         return int(self.shape[0])
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Value) -> Value:
         if self._symbolic() is None and not has_symbols(_numbers(key)):
             return _core.Tensor.__getitem__(self, key)
         part, indices = _sliced(self, key)
         return part if indices is None else aten.index.Tensor(part, indices)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: Value, value: Value) -> None:
         if not _python_dispatch._modes.stack:
             _core.Tensor.__setitem__(self, key, value)
             return
@@ -152,15 +152,15 @@ class TracedTensor(FakeTensor):
             aten.index_put_.default(part, indices, _without_ones(value))
 
 
-def _numbers(key: Any) -> list[Any]:
-    numbers: list[Any] = []
+def _numbers(key: Value) -> list[Value]:
+    numbers: list[Value] = []
     for item in key if isinstance(key, tuple) else (key,):
         is_slice = isinstance(item, slice)
         numbers += [item.start, item.stop, item.step] if is_slice else [item]
     return numbers
 
 
-def _without_ones(value: Any) -> Any:
+def _without_ones(value: Value) -> Value:
     """A value without leading dimensions of one element."""
     lead = 0
     while lead < value.ndim and isinstance(value.shape[lead], int) and value.shape[lead] == 1:
@@ -168,7 +168,7 @@ def _without_ones(value: Any) -> Any:
     return aten.view(value, tuple(value.shape[lead:])) if lead else value
 
 
-def _copied_to(part: Any, value: Any) -> None:
+def _copied_to(part: Value, value: Value) -> None:
     shape = tuple(part.shape)
     if len(shape) == value.ndim and all(map(operator.eq, shape, value.shape)):
         aten.copy_.default(part, value)
@@ -181,7 +181,7 @@ def _copied_to(part: Any, value: Any) -> None:
         aten.copy_.default(part, value)
 
 
-def _sliced(tensor: Any, key: Any) -> tuple[Any, list[Any] | None]:
+def _sliced(tensor: Value, key: Value) -> tuple[Value, list[Value] | None]:
     """The view that the numbers and slices of a subscript show, and its index tensors."""
     items = list(key) if isinstance(key, tuple) else [key]
     items = [tensors.from_python(x, _core.int64) if isinstance(x, list) else x for x in items]
@@ -192,7 +192,7 @@ def _sliced(tensor: Any, key: Any) -> tuple[Any, list[Any] | None]:
         )
     if not any(item is Ellipsis for item in items):
         items.append(Ellipsis)
-    indices: list[Any] = []
+    indices: list[Value] = []
     dim, symbolic = 0, has_symbols(_numbers(key)) or tensor.geometry is not None
     for number, item in enumerate(items):
         if item is Ellipsis:
@@ -213,7 +213,7 @@ def _sliced(tensor: Any, key: Any) -> tuple[Any, list[Any] | None]:
     return tensor, indices or None
 
 
-def _dimensions(item: Any) -> int:
+def _dimensions(item: Value) -> int:
     """How many dimensions an item of a subscript takes."""
     if item is None or item is Ellipsis or isinstance(item, bool):
         return 0
@@ -222,7 +222,7 @@ def _dimensions(item: Any) -> int:
     return 1
 
 
-def _slice(tensor: Any, dim: int, item: slice, symbolic: bool) -> Any:
+def _slice(tensor: Value, dim: int, item: slice, symbolic: bool) -> Value:
     if not symbolic and item == slice(None):
         return tensor
     start = 0 if item.start is None else item.start

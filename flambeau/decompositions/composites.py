@@ -56,7 +56,9 @@ CREATIONS = frozenset({"empty", "empty_like", "new_empty"})  # called as users c
 
 
 @composes("empty empty_like new_empty")
-def _empty(body: Any, *args: Any, requires_grad: bool = False, **options: Any) -> Tensor:
+def _empty(
+    body: Composition, *args: Tensor, requires_grad: bool = False, **options: object
+) -> Tensor:
     """A tensor that nobody wrote, by the inner operator of the body's name."""
     options = {name: value for name, value in options.items() if value is not None}
     if options.keys() - {"size", "dtype", "device", "memory_format"}:
@@ -156,7 +158,7 @@ def _outer(self: Tensor, vec2: Tensor) -> Tensor:
 
 
 # ------------------------------------------------------------------------------ layouts
-def _is_open(extent: Any) -> bool:
+def _is_open(extent: object) -> bool:
     """Whether a size is left to the others."""
     return isinstance(extent, int) and extent == -1
 

@@ -100,8 +100,8 @@ def _copy(self: Tensor, src: Tensor, non_blocking: bool) -> Tensor:
     "-> (Tensor, Tensor, Tensor, Tensor, Tensor)"
 )
 def _batch_norm(
-    input: Tensor, weight: Any, bias: Any, running_mean: Tensor, running_var: Tensor,  # noqa: A002
-    *numbers: Any,
+    input: Tensor, weight: Value, bias: Value, running_mean: Tensor, running_var: Tensor,  # noqa: A002
+    *numbers: Value,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     written = (running_mean.clone(), running_var.clone())
     return (*public("native_batch_norm")(input, weight, bias, *written, *numbers), *written)
@@ -115,7 +115,7 @@ def _zero(self: Tensor) -> Tensor:
 def _drawn(name: str, form: str, arguments: str) -> None:
     """A method that fills a tensor with draws, as a function of the tensor."""
 
-    def run(self: Tensor, *values: Any) -> Tensor:
+    def run(self: Tensor, *values: Value) -> Tensor:
         draw = getattr(_core.Tensor, f"{name}_")
         return draw(public("empty_like")(self), *values[:-1], generator=values[-1])
 

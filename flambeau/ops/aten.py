@@ -16,7 +16,7 @@ from flambeau.core import install
 from flambeau.core.install import hand_over, stands_in
 from flambeau.ir.lock import late, loaded
 from flambeau.language.definition import REGISTRY
-from flambeau.runtime.symbolic import SymFloat, SymInt, has_symbols, lowered, raised
+from flambeau.runtime.symbolic import SymFloat, SymInt, lowered, raised
 
 HOMES = ("ops.aten", "torch", "nn.functional", "linalg", "fft", "special")
 # Operators for which a number counts as a tensor of no dimensions.
@@ -25,7 +25,6 @@ _WRAPPED_NUMBERS = frozenset({"add", "sub", "mul", "div", "add_", "sub_", "mul_"
 # Methods of tensors whose names are also those of other functions in `nn.functional`.
 _METHODS = frozenset({"unfold"})
 
-_NUMBERS = (bool, int, float, complex, SymInt, SymFloat)
 _TYPES = {
     "TensorOrScalar": "Tensor",
     "dtype": "ScalarType",
@@ -184,15 +183,8 @@ def _sym_numel(self: Any) -> int:
     return int(self.numel())
 
 
-def _sym_storage_offset(self: Any) -> int:
-    """Where a tensor begins in its memory."""
-    return int(self.storage_offset())
-
-
-_GEOMETRY = {
-    "sym_size": _sym_size, "sym_stride": _sym_stride, "sym_numel": _sym_numel,
-    "sym_storage_offset": _sym_storage_offset,
-}  # fmt: skip
+_GEOMETRY = {"sym_size": _sym_size, "sym_stride": _sym_stride, "sym_numel": _sym_numel}
+_GEOMETRY["sym_storage_offset"] = lambda self: self.storage_offset()
 
 
 def __getattr__(name: str) -> Packet:
@@ -282,7 +274,8 @@ def overload_named(name: str, arguments: Sequence[Any], values: Sequence[Any]) -
 def _chosen(packet: Packet, arguments: Sequence[Any], values: Sequence[Any]) -> Overload:
     schemas = packet._signatures()
     flags = {
-        a.name: isinstance(value, _NUMBERS) and "Scalar" in a.kind
+        a.name: isinstance(value, (bool, int, float, complex, SymInt, SymFloat))
+        and "Scalar" in a.kind
         for a, value in zip(arguments, values, strict=True)
         if not (a.default and _is_default(value, a.default[0]))
     }
@@ -308,11 +301,8 @@ def bound(
         args, kwargs: of the call.
     """
     function = func.overloadpacket._function
-    if has_symbols(args) or has_symbols(kwargs.values()):
-        number, values, _ = function.bind(lowered(args), lowered(kwargs))
-        return function.overloads[number][0], [raised(x) for x in values]
-    number, values, _ = function.bind(args, kwargs)
-    return function.overloads[number][0], values
+    number, values, _ = function.bind(lowered(args), lowered(kwargs))
+    return function.overloads[number][0], [raised(x) for x in values]
 
 
 def _fits(is_number: dict[str, bool], entries: Sequence[str], loose: bool) -> bool:

@@ -2,7 +2,7 @@
 
 An integer is a size of the compiler's algebra (`ir/size`), a truth value one of its conditions.
 What the algebra cannot say (a quotient that is no integer, a root, bits) is an expression of its
-own, and a symbol stands for it in sizes. A number that Python needs as such (an index, a branch)
+own, and a symbol represents it in sizes. A number that Python needs as such (an index, a branch)
 is taken from the example, and the environment notes a guard.
 """
 
@@ -32,8 +32,8 @@ class Computed(NamedTuple):
         operands: sizes, conditions, numbers, or others of this kind.
     """
 
-    function: Callable[..., Any]
-    operands: tuple[Any, ...]
+    function: Callable[..., Value]
+    operands: tuple[Value, ...]
 
     def __str__(self) -> str:
         name = _SIGNS.get(self.function)
@@ -49,7 +49,7 @@ Expression = int | float | SizeExpr | Condition | Computed
 class Recorder(Protocol):
     """What makes nodes of a graph."""
 
-    def proxy(self, number: Any) -> Any:
+    def proxy(self, number: Value) -> Value:
         """The node of a symbolic number."""
 
 
@@ -62,13 +62,13 @@ class Environment(Protocol):
 
     recorder: Recorder | None
 
-    def value(self, expression: Expression) -> Any:
+    def value(self, expression: Expression) -> Value:
         """The value in the example; None: it depends on data."""
 
     def decide(self, condition: Truth) -> bool:
         """The truth of a condition, which becomes a guard where it depends on the example."""
 
-    def guard_value(self, expression: Expression) -> Any:
+    def guard_value(self, expression: Expression) -> Value:
         """The value in the example, guarded."""
 
     def symbol_of(self, computed: Computed) -> SizeExpr:
@@ -92,7 +92,7 @@ class SymNode:
         expression: Expression,
         shape_env: Environment,
         pytype: type,
-        origin: tuple[Callable[..., Any], tuple[Value, ...]] | None = None,
+        origin: tuple[Callable[..., Value], tuple[Value, ...]] | None = None,
     ) -> None:
         self._expression, self.shape_env, self.pytype = expression, shape_env, pytype
         self.origin = origin
@@ -103,7 +103,7 @@ class SymNode:
         return self.shape_env.resolve(self._expression)
 
     @property
-    def hint(self) -> Any:
+    def hint(self) -> Value:
         """The value in the example; None: it depends on data."""
         return self.shape_env.value(self._expression)
 
@@ -111,7 +111,7 @@ class SymNode:
         """Whether the example has a value."""
         return self.hint is not None
 
-    def require_hint(self) -> Any:
+    def require_hint(self) -> Value:
         """The value in the example."""
         return self.hint
 
@@ -167,26 +167,26 @@ class _Symbolic:
     def __repr__(self) -> str:
         return str(self.node)
 
-    def __copy__(self) -> Any:
+    def __copy__(self) -> Value:
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+    def __deepcopy__(self, memo: dict[int, Value]) -> Value:
         return self
 
     def __hash__(self) -> int:
-        known = self.node.expr
-        if isinstance(known, (int, float)):
-            return hash(known)
+        expression = self.node.expr
+        if isinstance(expression, (int, float)):
+            return hash(expression)
         raise TypeError(
             f"unhashable type: symbolic {type(self).__name__} {self}\nhint: int(size), which guards"
         )
 
-    def _value(self) -> Any:
+    def _value(self) -> Value:
         return self.node.shape_env.guard_value(self.node._expression)
 
 
-def _binary(function: Callable[..., Any], swapped: bool = False) -> Any:
-    def method(self: Any, other: Any) -> Any:
+def _binary(function: Callable[..., Value], swapped: bool = False) -> Value:
+    def method(self: Value, other: Value) -> Value:
         if isinstance(other, _core.Tensor):
             return (
                 NotImplemented
@@ -201,7 +201,7 @@ def _binary(function: Callable[..., Any], swapped: bool = False) -> Any:
     return method
 
 
-def _with_tensor(function: Any, number: Any, tensor: Any, swapped: bool) -> Any:
+def _with_tensor(function: Value, number: Value, tensor: Value, swapped: bool) -> Value:
     """Arithmetic with a tensor, in which the number is a scalar."""
     torch = late("flambeau")
     name = _OF_TENSORS[function]
@@ -214,8 +214,8 @@ def _with_tensor(function: Any, number: Any, tensor: Any, swapped: bool) -> Any:
     return torch.pow(number, tensor) if name == "pow" else NotImplemented
 
 
-def _unary(function: Callable[..., Any]) -> Any:
-    def method(self: Any) -> Any:
+def _unary(function: Callable[..., Value]) -> Value:
+    def method(self: Value) -> Value:
         return apply(function, self)
 
     return method
@@ -236,21 +236,21 @@ class _Number(_Symbolic):
     __neg__, __pos__, __abs__ = _unary(operator.neg), _unary(operator.pos), _unary(operator.abs)
     __floor__, __ceil__, __trunc__ = _unary(math.floor), _unary(math.ceil), _unary(math.trunc)
 
-    def __eq__(self, other: object) -> Any:
+    def __eq__(self, other: object) -> Value:
         return _binary(operator.eq)(self, other)
 
-    def __ne__(self, other: object) -> Any:
+    def __ne__(self, other: object) -> Value:
         return _binary(operator.ne)(self, other)
 
     __hash__ = _Symbolic.__hash__
 
-    def __divmod__(self, other: Any) -> Any:
+    def __divmod__(self, other: Value) -> Value:
         return self // other, self % other
 
-    def __rdivmod__(self, other: Any) -> Any:
+    def __rdivmod__(self, other: Value) -> Value:
         return other // self, other % self
 
-    def __round__(self, ndigits: int | None = None) -> Any:
+    def __round__(self, ndigits: int | None = None) -> Value:
         return apply(round, self) if ndigits is None else apply(round, self, ndigits)
 
     def __bool__(self) -> bool:
@@ -312,7 +312,7 @@ class SymFloat(_Number):
         ((s0 / 4), 1.5)
     """
 
-    def is_integer(self) -> Any:
+    def is_integer(self) -> Value:
         """Whether the float is a whole number."""
         return apply(float.is_integer, self)
 
@@ -338,10 +338,10 @@ class SymBool(_Symbolic):
     __and__, __rand__ = _binary(operator.and_), _binary(operator.and_, True)
     __or__, __ror__ = _binary(operator.or_), _binary(operator.or_, True)
 
-    def __eq__(self, other: object) -> Any:
+    def __eq__(self, other: object) -> Value:
         return _binary(operator.eq)(self, other)
 
-    def __ne__(self, other: object) -> Any:
+    def __ne__(self, other: object) -> Value:
         return _binary(operator.ne)(self, other)
 
     __hash__ = _Symbolic.__hash__
@@ -362,7 +362,7 @@ _core.register_scalar_type(SymInt)
 
 
 # ------------------------------------------------------------------------------ arithmetic
-def apply(function: Callable[..., Any], *operands: Value) -> Value:
+def apply(function: Callable[..., Value], *operands: Value) -> Value:
     """A function of numbers, at least one of which is symbolic.
 
     Args:
@@ -387,8 +387,8 @@ def apply(function: Callable[..., Any], *operands: Value) -> Value:
 
 
 def _expression(
-    function: Callable[..., Any], values: list[Any], env: Environment
-) -> tuple[Any, type]:
+    function: Callable[..., Value], values: list[Value], env: Environment
+) -> tuple[Value, type]:
     """The expression of a result, and its type."""
     if all(isinstance(x, (int, SizeExpr)) for x in values):
         rule = _INTEGER_RULES.get(function)
@@ -405,7 +405,7 @@ def _expression(
     return (symbol, int) if kind is int else (size_program.eq(symbol, 1), bool)
 
 
-def _result_type(function: Callable[..., Any], values: list[Any], env: Environment) -> type:
+def _result_type(function: Callable[..., Value], values: list[Value], env: Environment) -> type:
     examples = [env.value(x) for x in values]
     if any(x is None for x in examples):
         examples = [2 if x is None else x for x in examples]
@@ -441,7 +441,7 @@ def _same(a: Size) -> Size:
     return a
 
 
-_INTEGER_RULES: dict[Any, Callable[..., Any]] = {
+_INTEGER_RULES: dict[Value, Callable[..., Value]] = {
     operator.add: size.add, operator.sub: size.sub, operator.mul: size.mul,
     operator.floordiv: _divided(size.floordiv), operator.mod: _divided(size.mod),
     operator.pow: _power, operator.neg: lambda a: size.sub(0, a), operator.pos: _same,
@@ -457,12 +457,12 @@ def _equal_truths(a: Truth, b: Truth) -> Truth:
     return size_program.or_(both, size_program.and_(size_program.not_(a), size_program.not_(b)))
 
 
-_TRUTH_RULES: dict[Any, Callable[..., Truth]] = {
+_TRUTH_RULES: dict[Value, Callable[..., Truth]] = {
     operator.and_: size_program.and_, operator.or_: size_program.or_,
     operator.not_: size_program.not_, operator.eq: _equal_truths,
     operator.ne: lambda a, b: size_program.not_(_equal_truths(a, b)),
 }  # fmt: skip
-_SIGNS: dict[Any, str] = {
+_SIGNS: dict[Value, str] = {
     operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/",
     operator.floordiv: "//", operator.mod: "%", operator.pow: "**", operator.eq: "==",
     operator.ne: "!=", operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">=",
@@ -475,7 +475,7 @@ _OF_TENSORS = {
 }  # fmt: skip
 
 
-def rule_for(function: Callable[..., Any], integers: Any = None, truths: Any = None) -> None:
+def rule_for(function: Callable[..., Value], integers: Value = None, truths: Value = None) -> None:
     """States what the algebra says of a function: of integers, of truth values."""
     if integers is not None:
         _INTEGER_RULES[function] = integers
@@ -483,7 +483,7 @@ def rule_for(function: Callable[..., Any], integers: Any = None, truths: Any = N
         _TRUTH_RULES[function] = truths
 
 
-def _name(function: Any) -> str:
+def _name(function: Value) -> str:
     return str(getattr(function, "__name__", function))
 
 
@@ -520,7 +520,7 @@ def is_symbolic(value: object) -> bool:
     return type(value) in _TYPES
 
 
-def has_symbols(values: Any) -> bool:
+def has_symbols(values: Value) -> bool:
     """Whether there are symbolic numbers among arguments."""
     for value in values:
         if type(value) in _TYPES:
@@ -553,7 +553,7 @@ def lowered(value: Value) -> Value:
     return value
 
 
-def _example(value: _Symbolic) -> Any:
+def _example(value: _Symbolic) -> Value:
     return value.node.shape_env.value(value.node._expression, True)  # type: ignore[call-arg]
 
 

@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 Tensor = Any
+Value = Any  # an argument or a result of an operator
 
 
 class _Modes(threading.local):
@@ -238,7 +239,7 @@ def _call(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return result if out is None else _into(out, result)
 
 
-def bound(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, Any, Any]:
+def bound(op: Value, args: tuple[Value, ...], kwargs: dict[str, Value]) -> tuple[int, Value, Value]:
     """`op.bind` of arguments among which symbolic numbers may be."""
     if not has_symbols(args) and not has_symbols(kwargs.values()):
         number, values, out = op.bind(args, kwargs)

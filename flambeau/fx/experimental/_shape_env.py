@@ -46,7 +46,7 @@ class GuardOnDataDependentSymNode(RuntimeError):
         cond: the condition.
     """
 
-    def __init__(self, cond: Any = None, *args: Any) -> None:
+    def __init__(self, cond: Value = None, *args: Value) -> None:
         super().__init__(*args)
         self.cond = cond
 
@@ -60,7 +60,7 @@ class ShapeGuard:
         size_oblivious: whether sizes that depend on data were taken for large ones.
     """
 
-    expr: Any
+    expr: Value
     size_oblivious: bool = False
 
     def __str__(self) -> str:
@@ -76,9 +76,9 @@ class RuntimeAssert:
         msg: what is raised where it does not hold.
     """
 
-    expr: Any
+    expr: Value
     msg: str = ""
-    stack: Any = field(default=None, compare=False)
+    stack: Value = field(default=None, compare=False)
 
 
 class ShapeEnv:
@@ -102,7 +102,7 @@ class ShapeEnv:
     """
 
     def __init__(
-        self, *, specialize_zero_one: bool = True, duck_shape: bool | None = None, **settings: Any
+        self, *, specialize_zero_one: bool = True, duck_shape: bool | None = None, **settings: Value
     ) -> None:
         self.settings = settings
         self.specialize_zero_one = specialize_zero_one
@@ -129,12 +129,12 @@ class ShapeEnv:
     def create_symbol(
         self,
         val: int,
-        source: Any,
-        dynamic_dim: Any = None,
-        constraint_dim: Any = None,
+        source: Value,
+        dynamic_dim: Value = None,
+        constraint_dim: Value = None,
         positive: bool | None = True,
         do_not_specialize_zero_one: bool = False,
-        symbolic_context: Any = None,
+        symbolic_context: Value = None,
     ) -> Size:
         """The symbol of a number; the number where that is a constant.
 
@@ -164,7 +164,9 @@ class ShapeEnv:
             self._by_value[val] = created
         return created
 
-    def create_symintnode(self, sym: Size, *, hint: int | None = None, source: Any = None) -> Value:
+    def create_symintnode(
+        self, sym: Size, *, hint: int | None = None, source: Value = None
+    ) -> Value:
         """The integer of Python that a symbol is.
 
         Args:
@@ -174,14 +176,14 @@ class ShapeEnv:
         return sym if isinstance(sym, int) else SymInt(SymNode(sym, self, int))
 
     def create_unspecified_symint_and_symbol(
-        self, value: int, source: Any, dynamic_dim: Any = None
+        self, value: int, source: Value, dynamic_dim: Value = None
     ) -> Value:
         """An integer that varies, of 0 and 1, too."""
         symbol = self.create_symbol(value, source, dynamic_dim, do_not_specialize_zero_one=True)
         return self.create_symintnode(symbol)
 
     def create_symbolic_sizes_strides_storage_offset(
-        self, ex: Any, source: Any, *, symbolic_context: Any = None
+        self, ex: Value, source: Value, *, symbolic_context: Value = None
     ) -> tuple[tuple[Value, ...], tuple[Value, ...], Value]:
         """Sizes, strides and the offset of a tensor.
 
@@ -205,7 +207,7 @@ class ShapeEnv:
         wrapped = [[self.create_symintnode(x) for x in group] for group in (sizes, strides)]
         return tuple(wrapped[0]), tuple(wrapped[1]), self.create_symintnode(offset)
 
-    def _strides(self, ex: Any, sizes: Sequence[Size], text: str) -> list[Size]:
+    def _strides(self, ex: Value, sizes: Sequence[Size], text: str) -> list[Size]:
         strides: dict[int, Size] = {}
         products: dict[int, Size] = {}
         for d in sorted(range(ex.ndim), key=lambda d: (ex.stride(d), -d)):
@@ -225,7 +227,7 @@ class ShapeEnv:
         self._unbacked.add(name)
         return size.symbol(name, minimum=least, extent=extent)
 
-    def create_unbacked_symint(self, source: Any = None) -> SymInt:
+    def create_unbacked_symint(self, source: Value = None) -> SymInt:
         """An integer that data decide."""
         return SymInt(SymNode(self._unbacked_symbol(-(1 << 62)), self, int))
 
@@ -284,13 +286,13 @@ class ShapeEnv:
                 names |= size_program._names(part)
         return frozenset(names)
 
-    def value(self, expression: Expression, example: bool = False) -> Any:
+    def value(self, expression: Expression, example: bool = False) -> Value:
         """The value in the example; None where data decide it, unless an example is as good."""
         if not example and self.depends_on_data(expression):
             return None
         return self.evaluated(expression, self.environment.hints)
 
-    def evaluated(self, expression: Expression, values: Mapping[str, int]) -> Any:
+    def evaluated(self, expression: Expression, values: Mapping[str, int]) -> Value:
         """The value of an expression for values of the symbols."""
         if isinstance(expression, Computed):
             return expression.function(*(self.evaluated(x, values) for x in expression.operands))
@@ -319,9 +321,9 @@ class ShapeEnv:
         Raises:
             GuardOnDataDependentSymNode: data decide it.
         """
-        known = self.environment.known(condition)
-        if known is not None:
-            return known
+        answer = self.environment.known(condition)
+        if answer is not None:
+            return answer
         if self.depends_on_data(condition):
             shown = text_of(self.resolve(condition))
             raise GuardOnDataDependentSymNode(
@@ -347,7 +349,7 @@ class ShapeEnv:
             return bool(self.evaluated(self.resolve(condition), self.environment.hints))
         return self.decide(condition)
 
-    def guard_value(self, expression: Expression) -> Any:
+    def guard_value(self, expression: Expression) -> Value:
         """The value in the example, guarded."""
         resolved = self.resolve(expression)
         if isinstance(resolved, (bool, int, float)):
@@ -418,7 +420,7 @@ class ShapeEnv:
             self._used |= self._unbacked & self.free_symbols(expression)
 
     # ---- guards as texts
-    def bind_symbols(self, placeholders: Sequence[Any], args: Sequence[Any]) -> dict[str, int]:
+    def bind_symbols(self, placeholders: Sequence[Value], args: Sequence[Value]) -> dict[str, int]:
         """Values of symbols for arguments.
 
         Args:
@@ -432,7 +434,7 @@ class ShapeEnv:
         return values
 
     def evaluate_guards_for_args(
-        self, placeholders: Sequence[Any], args: Sequence[Any], *, ignore_static: bool = True
+        self, placeholders: Sequence[Value], args: Sequence[Value], *, ignore_static: bool = True
     ) -> bool:
         """Whether the graph holds for arguments.
 
@@ -452,7 +454,7 @@ class ShapeEnv:
         return all(self.evaluated(guard.expr, values) for guard in self.guards)
 
     def produce_guards(
-        self, placeholders: Sequence[Any], sources: Sequence[Any], *args: Any, **kwargs: Any
+        self, placeholders: Sequence[Value], sources: Sequence[Value], *args: Value, **kwargs: Value
     ) -> list[str]:
         """The guards as expressions of Python.
 
@@ -476,13 +478,15 @@ class ShapeEnv:
             lines.append(re.sub(r"\bs\d+\b", lambda m: names.get(m[0], m[0]), str(guard.expr)))
         return list(dict.fromkeys(lines))
 
-    def produce_guards_expression(self, placeholders: Sequence[Any], **options: Any) -> str | None:
+    def produce_guards_expression(
+        self, placeholders: Sequence[Value], **options: Value
+    ) -> str | None:
         """The guards as one expression of `L["args"][k]`, for `evaluate_guards_expression`."""
         sources = [f"args[{k}]" for k in range(len(placeholders))]
         lines = self.produce_guards(placeholders, sources)
         return " and ".join(f"({line})" for line in lines) if lines else None
 
-    def evaluate_guards_expression(self, code: str, args: Sequence[Any]) -> bool:
+    def evaluate_guards_expression(self, code: str, args: Sequence[Value]) -> bool:
         """Whether guards of `produce_guards_expression` hold for arguments.
 
         Args:
@@ -499,7 +503,7 @@ class ShapeEnv:
         """The guards as texts."""
         return [str(guard.expr) for guard in self.guards]
 
-    def get_pruned_guards(self, symints: Sequence[Any]) -> list[ShapeGuard]:
+    def get_pruned_guards(self, symints: Sequence[Value]) -> list[ShapeGuard]:
         """The guards of these symbols.
 
         Args:
@@ -518,11 +522,11 @@ class ShapeEnv:
     backed_var_to_val = var_to_val
 
     @property
-    def replacements(self) -> dict[Any, Any]:
+    def replacements(self) -> dict[Value, Value]:
         """Symbols that equalities say."""
         return dict(self.environment._replacements)
 
-    def is_unbacked_symint(self, symbol: Any) -> bool:
+    def is_unbacked_symint(self, symbol: Value) -> bool:
         """Whether data decide a symbol."""
         return getattr(symbol, "name", symbol) in self._unbacked
 
@@ -532,7 +536,7 @@ class ShapeEnv:
 
     replace = simplify
 
-    def size_hint(self, expr: Expression, *, allow_none: bool = False) -> Any:
+    def size_hint(self, expr: Expression, *, allow_none: bool = False) -> Value:
         """The value in the example.
 
         Raises:
@@ -543,7 +547,7 @@ class ShapeEnv:
             raise GuardOnDataDependentSymNode(expr, f"{text_of(expr)} depends on data")
         return value
 
-    def evaluate_expr(self, orig_expr: Expression, hint: Any = None, **options: Any) -> Any:
+    def evaluate_expr(self, orig_expr: Expression, hint: Value = None, **options: Value) -> Value:
         """The value in the example, guarded."""
         return self.guard_value(orig_expr)
 
@@ -572,7 +576,7 @@ class ShapeEnv:
 
 
 class _OfData:
-    """Stands for a float that data decide."""
+    """A float that data decide."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = name
@@ -581,7 +585,7 @@ class _OfData:
         return 1.5
 
 
-def _equals(value: Any, number: Any) -> bool:
+def _equals(value: Value, number: Value) -> bool:
     return bool(value == number)
 
 
@@ -589,7 +593,7 @@ def _number(name: str) -> int:
     return int(name[1:])
 
 
-def _source_text(source: Any) -> str:
+def _source_text(source: Value) -> str:
     name = getattr(source, "name", source)
     return str(name() if inspect.isroutine(name) else name)
 
@@ -613,14 +617,14 @@ def _candidates(condition: Truth) -> Iterator[int]:
     yield from range(2, 130)
 
 
-def _geometry(placeholder: Any) -> list[tuple[Expression, Callable[[Any], int], str]]:
+def _geometry(placeholder: Value) -> list[tuple[Expression, Callable[[Value], int], str]]:
     """What is known of an argument: expression, how to read it, its text."""
     if is_symbolic(placeholder):
         return [(placeholder.node._expression, int, "{}")]
     if not isinstance(placeholder, _core.Tensor):
         return []
     geometry = geometry_of(placeholder)
-    facts: list[tuple[Expression, Callable[[Any], int], str]] = []
+    facts: list[tuple[Expression, Callable[[Value], int], str]] = []
     for d, extent in enumerate(geometry.sizes):
         facts.append((extent, lambda x, d=d: x.shape[d], f"{{}}.size()[{d}]"))
     for d, step in enumerate(geometry.strides):
@@ -628,14 +632,16 @@ def _geometry(placeholder: Any) -> list[tuple[Expression, Callable[[Any], int], 
     return [*facts, (geometry.offset, lambda x: x.storage_offset(), "{}.storage_offset()")]
 
 
-def _bindings(placeholders: Sequence[Any], args: Sequence[Any]) -> Iterator[tuple[Expression, int]]:
+def _bindings(
+    placeholders: Sequence[Value], args: Sequence[Value]
+) -> Iterator[tuple[Expression, int]]:
     for placeholder, arg in zip(placeholders, args, strict=True):
         for expression, read, _ in _geometry(placeholder):
             yield expression, read(arg)
 
 
 def _described(
-    placeholders: Sequence[Any], texts: Iterator[str]
+    placeholders: Sequence[Value], texts: Iterator[str]
 ) -> Iterator[tuple[Expression, str]]:
     for placeholder, text in zip(placeholders, texts, strict=True):
         for expression, _, form in _geometry(placeholder):

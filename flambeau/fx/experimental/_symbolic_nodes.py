@@ -23,7 +23,7 @@ from flambeau.runtime.symbolic import (
 __all__ = ["SizeNodes"]
 
 Value = Any  # a number, symbolic or not, or the node of one
-_KINDS: dict[type, Any] = {int: SymInt, float: SymFloat, bool: SymBool}
+_KINDS: dict[type, Value] = {int: SymInt, float: SymFloat, bool: SymBool}
 
 
 class SizeNodes:
@@ -34,7 +34,7 @@ class SizeNodes:
         node_of: the node of a tensor.
     """
 
-    def __init__(self, tracer: Any, node_of: Callable[[Value], Proxy]) -> None:
+    def __init__(self, tracer: Value, node_of: Callable[[Value], Proxy]) -> None:
         self._tracer, self._node_of = tracer, node_of
         self._nodes: dict[Expression, Proxy] = {}
         self._computed: dict[int, tuple[SymNode, Proxy]] = {}

@@ -1,7 +1,7 @@
 """Symbolic sizes, and queries of them.
 
 `make_fx(tracing_mode="symbolic")` and fake tensors with a `ShapeEnv` have symbols for sizes. Other
-sizes are numbers, of which the same can be asked. Inside of `torch.compile` sizes are symbols of
+sizes are numbers, which answer the same queries. Inside of `torch.compile` sizes are symbols of
 the compiler, which Python sees as numbers.
 """
 
@@ -261,8 +261,8 @@ def _known(a: Any) -> bool | None:
     """The truth of a condition where it needs no guard; None: it depends on symbols."""
     if not isinstance(a, SymBool):
         return bool(a)
-    known: bool | None = a.node.shape_env.known(a.node.expr)
-    return known
+    answer: bool | None = a.node.shape_env.known(a.node.expr)
+    return answer
 
 
 def _decided(a: Any, otherwise: bool) -> bool:
