@@ -49,7 +49,7 @@ def make_boxed_compiler(compiler: Compiler) -> Compiler:
 
 
 class _Effects(NamedTuple):
-    """What a function does beside computing results.
+    """Effects of a function beside its results.
 
     Attributes:
         spec: structure of its results.

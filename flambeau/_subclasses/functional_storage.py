@@ -42,11 +42,11 @@ class View(NamedTuple):
         return str(self.func.overloadpacket.__name__)
 
     def results(self, tensor: Value) -> Value:
-        """What the operator gives for a tensor."""
+        """The operator's results for a tensor."""
         return self.named(self.name, self.func._overloadname)(tensor, *self.args, **self.kwargs)
 
     def forward(self, tensor: Value) -> Value:
-        """What the view shows of a tensor."""
+        """The view of a tensor."""
         results = self.results(tensor)
         return results if self.item is None else results[self.item]
 

@@ -87,7 +87,7 @@ class FunctionalTensorMode(TorchDispatchMode):
         return inside
 
     def value(self, tensor: Value) -> Value:
-        """What a tensor of the block has computed by now; other values as they are."""
+        """The present value of a tensor of the block; other values as they are."""
         if not isinstance(tensor, _core.Tensor):
             return tensor
         alias = self._aliases.find(tensor)
@@ -182,7 +182,7 @@ class FunctionalTensorMode(TorchDispatchMode):
         return pytree.tree_map(self.value, values)
 
     def _on_fakes(self, func: Value, args: Value, kwargs: Value) -> Value:
-        """What an operator gives for the tensors inside: the geometry."""
+        """The results of an operator for the tensors inside, which have a geometry alone."""
         function = func.overloadpacket._function
         with _disable_current_modes(), _core.no_grad():
             return fake_calls.answer(self.fakes, function, args, kwargs)

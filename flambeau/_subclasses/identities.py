@@ -1,4 +1,4 @@
-"""What modes know of tensors, also of those that the engine hands back as other objects."""
+"""Facts that modes store per tensor, also of those that the engine hands back as other objects."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A call runs on the sizes of the example. Its program, traced as the compiler traces it, has the
 sizes of its results in terms of the call's numbers; there the symbols of the operands are put in.
-What the program needs of its sizes becomes a guard.
+A condition that the program needs of its sizes becomes a guard.
 """
 
 from __future__ import annotations

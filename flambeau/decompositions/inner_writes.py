@@ -38,7 +38,7 @@ class Form(NamedTuple):
         return self.func(*args, **kwargs)
 
     def split(self, values: Value, count: int) -> tuple[list[Tensor], list[Tensor]]:
-        """What the operator returns as new tensors, and the values of what it writes."""
+        """The operator's new tensors, and the values of those that it writes."""
         flat = list(values) if isinstance(values, (list, tuple)) else [values]
         return (flat[:-count], flat[-count:]) if self.many else ([], flat)
 

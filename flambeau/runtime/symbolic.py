@@ -1,8 +1,8 @@
 """`SymInt`, `SymFloat`, `SymBool`: numbers that depend on sizes which vary.
 
 An integer is a size of the compiler's algebra (`ir/size`), a truth value one of its conditions.
-What the algebra cannot say (a quotient that is no integer, a root, bits) is an expression of its
-own, and a symbol represents it in sizes. A number that Python needs as such (an index, a branch)
+Numbers outside of the algebra (a quotient that is no integer, a root, bits) are expressions of
+their own, and symbols represent them in sizes. A number that Python needs as such (an index, a branch)
 is taken from the example, and the environment notes a guard.
 """
 
@@ -47,7 +47,7 @@ Expression = int | float | SizeExpr | Condition | Computed
 
 
 class Recorder(Protocol):
-    """What makes nodes of a graph."""
+    """The recorder of a graph."""
 
     def proxy(self, number: Value) -> Value:
         """The node of a symbolic number."""
@@ -79,7 +79,7 @@ class Environment(Protocol):
 
 
 class SymNode:
-    """What is behind a symbolic number.
+    """The expression behind a symbolic number, and its environment.
 
     Attributes:
         shape_env: the environment of its symbols.
@@ -159,7 +159,7 @@ class SymNode:
 
 
 class _Symbolic:
-    """What the three kinds share."""
+    """Common parts of the three kinds."""
 
     def __init__(self, node: SymNode) -> None:
         self.node = node

@@ -58,7 +58,7 @@ def _stacked(name: str, tensors: Sequence[Any]) -> Any:
 def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
     """Return a function without writes in place, of the same results and effects on its arguments.
 
-    What records operators inside, `make_fx` or a dispatch mode, meets no operator that writes: each
+    A recorder inside of it, `make_fx` or a dispatch mode, sees no operator that writes: each
     computes a new tensor, and arguments that the function writes get their values by `copy_` at the
     end. Where nothing records, the function runs as it is.
 

@@ -69,7 +69,7 @@ class ShapeGuard:
 
 @dataclass(frozen=True)
 class RuntimeAssert:
-    """What `torch._check` says of numbers that depend on data.
+    """A condition that `torch._check` states of numbers that depend on data.
 
     Attributes:
         expr: the condition.
@@ -618,7 +618,7 @@ def _candidates(condition: Truth) -> Iterator[int]:
 
 
 def _geometry(placeholder: Value) -> list[tuple[Expression, Callable[[Value], int], str]]:
-    """What is known of an argument: expression, how to read it, its text."""
+    """Facts of an argument: expression, how to read it, its text."""
     if is_symbolic(placeholder):
         return [(placeholder.node._expression, int, "{}")]
     if not isinstance(placeholder, _core.Tensor):
