@@ -2,8 +2,8 @@
 
 An integer is a size of the compiler's algebra (`ir/size`), a truth value one of its conditions.
 Numbers outside of the algebra (a quotient that is no integer, a root, bits) are expressions of
-their own, and symbols represent them in sizes. A number that Python needs as such (an index, a branch)
-is taken from the example, and the environment notes a guard.
+their own, and symbols represent them in sizes. A number that Python needs as such (an index, a
+branch) is taken from the example, and the environment notes a guard.
 """
 
 from __future__ import annotations

