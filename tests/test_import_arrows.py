@@ -105,6 +105,9 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
         "compiler.nan_origin.find_nan",
     ): "runs the node that gave a NaN step by step",
     ("compiler/tiers.py", "_core"): "the core times runs on the baseline, and lists their plans",
+    ("runtime/symbolic.py", "ir"): "symbolic numbers are sizes of the compiler's algebra",
+    ("runtime/symbols.py", "ir"): "functions of these",
+    ("nested/ragged.py", "runtime"): "a ragged size is a kind of `SymInt`",
     ("ops/dtype_rules.py", "_core"): "answers from the native dtype objects themselves",
 }
 

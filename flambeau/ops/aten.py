@@ -16,7 +16,6 @@ from flambeau.core import install
 from flambeau.core.install import hand_over, stands_in
 from flambeau.ir.lock import late, loaded
 from flambeau.language.definition import REGISTRY
-from flambeau.runtime.symbolic import SymFloat, SymInt, lowered, raised
 
 HOMES = ("ops.aten", "torch", "nn.functional", "linalg", "fft", "special")
 # Operators for which a number counts as a tensor of no dimensions.
@@ -273,9 +272,10 @@ def overload_named(name: str, arguments: Sequence[Any], values: Sequence[Any]) -
 
 def _chosen(packet: Packet, arguments: Sequence[Any], values: Sequence[Any]) -> Overload:
     schemas = packet._signatures()
+    symbolic = loaded("flambeau.runtime.symbolic")
+    numbers = (bool, int, float, complex, *(symbolic.TYPES if symbolic else ()))
     flags = {
-        a.name: isinstance(value, (bool, int, float, complex, SymInt, SymFloat))
-        and "Scalar" in a.kind
+        a.name: isinstance(value, numbers) and "Scalar" in a.kind
         for a, value in zip(arguments, values, strict=True)
         if not (a.default and _is_default(value, a.default[0]))
     }
@@ -301,8 +301,9 @@ def bound(
         args, kwargs: of the call.
     """
     function = func.overloadpacket._function
-    number, values, _ = function.bind(lowered(args), lowered(kwargs))
-    return function.overloads[number][0], [raised(x) for x in values]
+    symbolic = late("flambeau.runtime.symbolic")
+    number, values, _ = function.bind(symbolic.lowered(args), symbolic.lowered(kwargs))
+    return function.overloads[number][0], [symbolic.raised(x) for x in values]
 
 
 def _fits(is_number: dict[str, bool], entries: Sequence[str], loose: bool) -> bool:

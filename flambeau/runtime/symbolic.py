@@ -357,7 +357,7 @@ class SymBool(_Symbolic):
 
 
 _KINDS = {int: SymInt, float: SymFloat, bool: SymBool}
-_TYPES = frozenset(_KINDS.values())
+TYPES = frozenset(_KINDS.values())
 _core.register_scalar_type(SymInt)
 
 
@@ -517,13 +517,13 @@ class _Float(float):
 
 def is_symbolic(value: object) -> bool:
     """Whether a value is a symbolic number; the ragged size of a nested tensor is none."""
-    return type(value) in _TYPES
+    return type(value) in TYPES
 
 
 def has_symbols(values: Value) -> bool:
     """Whether there are symbolic numbers among arguments."""
     for value in values:
-        if type(value) in _TYPES:
+        if type(value) in TYPES:
             return True
         if isinstance(value, (list, tuple)) and has_symbols(value):
             return True
