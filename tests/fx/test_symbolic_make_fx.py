@@ -9,6 +9,7 @@ import pytest
 
 import flambeau as torch
 from flambeau._subclasses import FakeTensorMode
+from flambeau.fx.experimental import proxy_tensor
 from flambeau.fx.experimental.proxy_tensor import make_fx
 from flambeau.fx.experimental.symbolic_shapes import (
     GuardOnDataDependentSymNode,
@@ -146,6 +147,20 @@ def test_arithmetic_of_sizes():
     assert operator.index(n) == 6 and n + 1 == 7
     with pytest.raises(TypeError, match="unhashable"):
         hash(m)
+
+
+def test_the_mode_that_records():
+    modes = []
+
+    def asking(x):
+        modes.append(proxy_tensor.get_proxy_mode())
+        with proxy_tensor.disable_proxy_modes_tracing():
+            modes.append(proxy_tensor.get_proxy_mode())
+        return x + 1
+
+    recorded(asking, X)
+    assert isinstance(modes[0], proxy_tensor.ProxyTorchDispatchMode) and modes[1] is None
+    assert proxy_tensor.get_proxy_mode() is None
 
 
 def test_a_mode_of_fake_tensors_with_symbols():

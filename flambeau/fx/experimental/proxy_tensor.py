@@ -24,6 +24,7 @@ from flambeau.fx.interpreter import Interpreter
 from flambeau.ir.failure import failure
 from flambeau.runtime.symbolic import SymBool, SymFloat, SymInt, is_symbolic
 from flambeau.utils import _pytree as pytree
+from flambeau.utils._python_dispatch import _get_current_dispatch_mode_stack, _set_modes
 
 __all__ = [
     "DecompositionInterpreter",
@@ -220,14 +221,13 @@ def selective_decompose(joint_gm: GraphModule, *args: Any, **kwargs: Any) -> NoR
     _refuse("selective_decompose")
 
 
-def get_innermost_proxy_mode() -> None:
-    """The mode that records inner operators: none."""
-    return
+def get_proxy_mode() -> OperatorMode | None:
+    """The mode that records inner operators now, or None."""
+    modes = [x for x in _get_current_dispatch_mode_stack() if isinstance(x, OperatorMode)]
+    return modes[-1] if modes else None
 
 
-def get_proxy_mode() -> None:
-    """The mode that records inner operators: none."""
-    return
+get_innermost_proxy_mode = get_proxy_mode
 
 
 def handle_sym_dispatch(func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -247,9 +247,15 @@ def maybe_enable_thunkify() -> Iterator[None]:
     yield
 
 
-def disable_proxy_modes_tracing() -> contextlib.AbstractContextManager[None]:
-    """A `with` block in which nothing is recorded: nothing is anyway."""
-    return contextlib.nullcontext()
+@contextlib.contextmanager
+def disable_proxy_modes_tracing() -> Iterator[None]:
+    """A `with` block in which nothing is recorded."""
+    before = _get_current_dispatch_mode_stack()
+    _set_modes([mode for mode in before if not isinstance(mode, OperatorMode)])
+    try:
+        yield
+    finally:
+        _set_modes(before)
 
 
 def is_sym_node(node: Any) -> bool:
