@@ -50,7 +50,7 @@ class FunctionalTensorMode(TorchDispatchMode):
             otherwise outside of it, of the values.
 
     Example:
-        >>> from torch._subclasses.functional_tensor import FunctionalTensorMode
+        >>> from flambeau._subclasses.functional_tensor import FunctionalTensorMode
         >>> mode = FunctionalTensorMode()
         >>> x = mode.wrap(torch.ones(2))
         >>> with mode:

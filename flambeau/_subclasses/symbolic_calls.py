@@ -19,6 +19,7 @@ from flambeau.decompositions import names
 from flambeau.decompositions.inner import Inner
 from flambeau.decompositions.programs import described
 from flambeau.driver.specify import ABSENT, Specification
+from flambeau.ir.failure import failure
 from flambeau.ir.node import GraphOutput
 from flambeau.ir.size import Size, SizeExpr, substitute
 from flambeau.ir.size_program import substitute_condition
@@ -241,8 +242,27 @@ def special(mode: Value, name: str, args: Value, kwargs: Value) -> Value:
         name: the operator's.
         args, kwargs: its arguments.
     """
+    if name in _RESHAPED and args and _is_symbolic(args[0]):
+        return _reshaped(mode, name, args, kwargs)
     rule = _SPECIAL.get(name)
     return NotImplemented if rule is None else rule(mode, *args, **kwargs)
+
+
+_RESHAPED = ("t_", "transpose_", "squeeze_", "unsqueeze_", "swapdims_", "swapaxes_", "as_strided_",
+             "resize_", "resize_as_", "set_", "data.__set__")  # fmt: skip
+
+
+def _reshaped(mode: Value, name: str, args: Value, kwargs: Value) -> Value:
+    """A call that changes the sizes of its tensor: they are those of the view it becomes."""
+    view = getattr(_core.Tensor, name.removesuffix("_"), None)
+    if view is None or name in ("as_strided_", "resize_", "resize_as_", "set_", "data.__set__"):
+        problem = f"{name} changes sizes that are symbols"
+        raise failure(NotImplementedError, "make_fx", problem, "compute a new tensor")
+    geometry = geometry_of(fake_calls.answer(mode, view, args, kwargs))
+    with fake_calls.below():
+        result = getattr(_core.Tensor, name)(*lowered(args), **lowered(kwargs))
+    result.__dict__["geometry"] = geometry
+    return result
 
 
 def made(
@@ -376,6 +396,18 @@ def _unique(
     return results[0] if len(results) == 1 else tuple(results)
 
 
+def _unique2(
+    mode: Value,
+    tensor: Value,
+    sorted: bool = True,
+    inverse: bool = False,
+    counts: bool = False,  # noqa: A002
+) -> Value:
+    results = iter(pytree.tree_leaves(_unique(mode, tensor, sorted, inverse, counts)))
+    empty = made(mode, (0,), _core.int64, _place(tensor))
+    return tuple([next(results) if shown else empty for shown in (True, inverse, counts)])
+
+
 def _arange(mode: Value, *numbers: Value, **options: Value) -> Value:
     """A range whose ends are symbolic integers."""
     values = [*numbers] + [options.pop(k) for k in ("start", "end", "step") if k in options]
@@ -390,6 +422,6 @@ def _arange(mode: Value, *numbers: Value, **options: Value) -> Value:
 
 _SPECIAL: dict[str, Callable[..., Value]] = {
     "empty": _empty, "empty_like": _empty_like, "new_empty": _new_empty, "nonzero": _nonzero,
-    "masked_select": _masked_select, "index": _index, "unique": _unique, "arange": _arange,
-    "slice": _slice,
+    "masked_select": _masked_select, "index": _index, "unique": _unique, "_unique2": _unique2,
+    "arange": _arange, "slice": _slice,
 }  # fmt: skip

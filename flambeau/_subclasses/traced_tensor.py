@@ -126,6 +126,11 @@ class TracedTensor(FakeTensor):
 
     nelement = numel
 
+    @property
+    def nbytes(self) -> Value:
+        """The number of bytes of all elements."""
+        return self.numel() * self.element_size()
+
     def __len__(self) -> int:
         if self._symbolic() is None:
             return _core.Tensor.__len__(self)

@@ -170,6 +170,22 @@ def _nonzero(input: Tensor, as_tuple: bool = False) -> Any:  # noqa: A002
     return aten.unbind(aten.nonzero(input if input.ndim else aten.unsqueeze(input, 0)), 1)
 
 
+@composes("unique")
+def _unique(
+    input: Tensor,  # noqa: A002
+    sorted: bool = True,  # noqa: A002
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    if dim is not None:
+        return NotImplemented
+    results = aten._unique2(input, sorted, return_inverse, return_counts)
+    flags = (True, return_inverse, return_counts)
+    parts = tuple([x for x, shown in zip(results, flags, strict=True) if shown])
+    return parts[0] if len(parts) == 1 else parts
+
+
 @composes("fliplr")
 def _fliplr(self: Tensor) -> Tensor:
     return aten.flip(self, [1])

@@ -217,6 +217,17 @@ def _nonzero(self: Tensor) -> Tensor:
     return self.nonzero()
 
 
+@inner(
+    "_unique2(Tensor self, bool sorted=True, bool return_inverse=False, "
+    "bool return_counts=False) -> (Tensor, Tensor, Tensor)"
+)
+def _unique2(self: Tensor, sorted: bool, inverse: bool, counts: bool) -> tuple[Tensor, ...]:  # noqa: A002
+    results = public("unique")(self, sorted, inverse, counts)
+    parts = iter(results if isinstance(results, tuple) else (results,))
+    empty = _core.Tensor.new_zeros(self, (0,), dtype=_core.int64)
+    return tuple([next(parts) if shown else empty for shown in (True, inverse, counts)])
+
+
 @inner("lift_fresh(Tensor self) -> Tensor")
 def _lift_fresh(self: Tensor) -> Tensor:
     return self

@@ -40,6 +40,9 @@ class RaggedInt(SymInt):
             return False
         return self._name == other._name and self._factor == other._factor
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
     def __hash__(self) -> int:
         return hash((self._name, self._factor))
 

@@ -273,7 +273,7 @@ class SymInt(_Number):
         node: what is behind it.
 
     Example:
-        >>> from torch.fx.experimental.symbolic_shapes import ShapeEnv
+        >>> from flambeau.fx.experimental.symbolic_shapes import ShapeEnv
         >>> env = ShapeEnv()
         >>> n = env.create_symintnode(env.create_symbol(6, source="n"), hint=6)
         >>> n * 2 + 1, bool(n > 4), [str(guard) for guard in env.guards]
@@ -305,7 +305,7 @@ class SymFloat(_Number):
         node: what is behind it.
 
     Example:
-        >>> from torch.fx.experimental.symbolic_shapes import ShapeEnv
+        >>> from flambeau.fx.experimental.symbolic_shapes import ShapeEnv
         >>> env = ShapeEnv()
         >>> n = env.create_symintnode(env.create_symbol(6, source="n"), hint=6)
         >>> n / 4, float(n / 4)
@@ -328,7 +328,7 @@ class SymBool(_Symbolic):
         node: what is behind it.
 
     Example:
-        >>> from torch.fx.experimental.symbolic_shapes import ShapeEnv
+        >>> from flambeau.fx.experimental.symbolic_shapes import ShapeEnv
         >>> env = ShapeEnv()
         >>> n = env.create_symintnode(env.create_symbol(6, source="n"), hint=6)
         >>> (n > 4) & (n < 9)
@@ -369,7 +369,12 @@ def apply(function: Callable[..., Value], *operands: Value) -> Value:
         function: of `operator`, `math`, or `torch.sym_max` and its like.
         operands: its arguments.
     """
-    env = next(x.node.shape_env for x in operands if is_symbolic(x))
+    env = next((x.node.shape_env for x in operands if is_symbolic(x)), None)
+    if env is None:
+        raise TypeError(
+            f"[{_name(function)}] takes symbolic numbers, got {type(operands[0]).__name__}\n"
+            "hint: the ragged size of a nested tensor has no arithmetic but products"
+        )
     values = [x.node.expr if is_symbolic(x) else x for x in operands]
     if not any(isinstance(x, (SizeExpr, Condition, Computed)) for x in values):
         return function(*values)

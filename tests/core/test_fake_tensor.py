@@ -60,8 +60,6 @@ def test_from_tensor():
     assert repr(weight) == "Parameter(FakeTensor(..., size=(2,), requires_grad=True))"
     with pytest.raises(UnsupportedFakeTensorException):
         mode.from_tensor(x.to_sparse())
-    with pytest.raises(NotImplementedError, match="shape_env"):
-        FakeTensorMode(shape_env=object())
 
 
 def test_devices():

@@ -149,6 +149,17 @@ def test_arithmetic_of_sizes():
         hash(m)
 
 
+def test_sizes_of_tensors_that_are_written():
+    def turned(x):
+        y = x.clone()
+        y.t_().unsqueeze_(0)
+        return torch.zeros(y.shape) + y.nbytes
+
+    assert same(recorded(turned, X)(X[:3]), turned(X[:3]))
+    with pytest.raises(NotImplementedError, match="changes sizes"):
+        recorded(lambda x: x.clone().resize_(3), X)
+
+
 def test_the_mode_that_records():
     modes = []
 

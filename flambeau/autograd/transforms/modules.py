@@ -72,7 +72,7 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
             that writes has no form without.
 
     Example:
-        >>> from torch.fx.experimental.proxy_tensor import make_fx
+        >>> from flambeau.fx.experimental.proxy_tensor import make_fx
         >>> def f(x):
         ...     x[0].mul_(2)
         ...     return x + 1

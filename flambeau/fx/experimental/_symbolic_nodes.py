@@ -19,6 +19,7 @@ from flambeau.runtime.symbolic import (
     SymNode,
     is_symbolic,
 )
+from flambeau.runtime.symbols import sym_max, sym_min
 
 __all__ = ["SizeNodes"]
 
@@ -175,6 +176,6 @@ class SizeNodes:
 
 
 _ATOMS = {
-    "floordiv": operator.floordiv, "mod": operator.mod, "min": torch.sym_min, "max": torch.sym_max,
+    "floordiv": operator.floordiv, "mod": operator.mod, "min": sym_min, "max": sym_max,
 }  # fmt: skip
 _RELATIONS = {"==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le}
