@@ -248,16 +248,16 @@ def special(mode: Value, name: str, args: Value, kwargs: Value) -> Value:
     return NotImplemented if rule is None else rule(mode, *args, **kwargs)
 
 
-_RESHAPED = ("t_", "transpose_", "squeeze_", "unsqueeze_", "swapdims_", "swapaxes_", "as_strided_",
-             "resize_", "resize_as_", "set_", "data.__set__")  # fmt: skip
+_RESHAPED = ("t_", "transpose_", "squeeze_", "unsqueeze_", "swapdims_", "swapaxes_",
+             "data.__set__")  # fmt: skip
 
 
 def _reshaped(mode: Value, name: str, args: Value, kwargs: Value) -> Value:
     """A call that changes the sizes of its tensor: they are those of the view it becomes."""
-    view = getattr(_core.Tensor, name.removesuffix("_"), None)
-    if view is None or name in ("as_strided_", "resize_", "resize_as_", "set_", "data.__set__"):
-        problem = f"{name} changes sizes that are symbols"
+    if name == "data.__set__":
+        problem = "`x.data = y` changes sizes that are symbols"
         raise failure(NotImplementedError, "make_fx", problem, "compute a new tensor")
+    view = getattr(_core.Tensor, name.removesuffix("_"))
     geometry = geometry_of(fake_calls.answer(mode, view, args, kwargs))
     with fake_calls.below():
         result = getattr(_core.Tensor, name)(*lowered(args), **lowered(kwargs))

@@ -51,6 +51,19 @@ class Geometry(NamedTuple):
         return SymInt(SymNode(value, self.env, int, (origin[0], origin[1:]) if origin else None))
 
 
+def _refusing(name: str) -> Value:
+    """A method that changes sizes, which is refused where these are symbols."""
+    plain = getattr(_core.Tensor, name)
+
+    def method(self: Value, *args: Value, **kwargs: Value) -> Value:
+        if self._symbolic() is not None:
+            problem = f"{name} changes sizes that are symbols"
+            raise failure(NotImplementedError, "make_fx", problem, "compute a new tensor")
+        return plain(self, *args, **kwargs)
+
+    return method
+
+
 def geometry_of(tensor: Value) -> Geometry:
     """The sizes of a tensor in the algebra; those of a plain tensor are numbers."""
     geometry: Geometry | None = tensor.__dict__.get("geometry")
@@ -130,6 +143,9 @@ class TracedTensor(FakeTensor):
     def nbytes(self) -> Value:
         """The number of bytes of all elements."""
         return self.numel() * self.element_size()
+
+    resize_, resize_as_ = _refusing("resize_"), _refusing("resize_as_")
+    set_, as_strided_ = _refusing("set_"), _refusing("as_strided_")
 
     def __len__(self) -> int:
         if self._symbolic() is None:

@@ -247,8 +247,8 @@ def _data(library):
         return torch.unique((x * 3).floor()) + 1
 
     return {
-        "unique": unique, "nonzero": nonzero, "selected": selected, "masked": masked, "count": count, "item": item,
-        "number": number, "sliced": sliced,
+        "unique": unique, "nonzero": nonzero, "selected": selected, "masked": masked,
+        "count": count, "item": item, "number": number, "sliced": sliced,
     }  # fmt: skip
 
 
