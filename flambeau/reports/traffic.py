@@ -49,7 +49,14 @@ class ProgramTraffic(NamedTuple):
 
 
 def of_report(report: StreamReport) -> ProgramTraffic:
-    """Bytes that a compiled stream moves."""
+    """Bytes that a compiled stream moves; none where a size is divided by 0."""
+    try:
+        return _of_report(report)
+    except ZeroDivisionError:
+        return ProgramTraffic([], 0, 0)
+
+
+def _of_report(report: StreamReport) -> ProgramTraffic:
     plan, graph = report.plan, report.graph
     tensors = [external.tensor for external in report.externals]
     launches: list[LaunchTraffic] = []
@@ -204,13 +211,15 @@ def eager_bytes(externals: Sequence[ExternalTensor], records: Sequence[OpRecord]
         graph: Graph = record.plan.graph()
         total += least_bytes(graph, dict(zip(graph.symbols, numbers, strict=True)))
         for value, result in zip(record.results, _results(record.plan.spec, numbers)):
-            if value >= 0 and result is not None:
-                tensors[value] = result
+            if value < 0:
+                continue
+            own = tensors[record.operands[result]] if isinstance(result, int) else result
+            tensors[value] = own
     return total
 
 
-def _results(spec: PlanSpec, numbers: Sequence[int]) -> list[_Geometry | None]:
-    """The geometry of a call's results; None for operands, which have theirs."""
+def _results(spec: PlanSpec, numbers: Sequence[int]) -> list[_Geometry | int]:
+    """The geometry of a call's results; of an operand, which has its own, the slot."""
     registers = run(spec.program, numbers)
 
     def values(places: Sequence[int]) -> tuple[int, ...]:
@@ -219,6 +228,6 @@ def _results(spec: PlanSpec, numbers: Sequence[int]) -> list[_Geometry | None]:
     return [
         _Geometry(values(x.sizes), values(x.strides), registers[x.offset] if x.offset >= 0 else 0)
         if x.kind in ("new", "alias")
-        else None
+        else x.slot
         for x in spec.outputs
     ]
