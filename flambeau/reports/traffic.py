@@ -49,7 +49,14 @@ class ProgramTraffic(NamedTuple):
 
 
 def of_report(report: StreamReport) -> ProgramTraffic:
-    """Bytes that a compiled stream moves."""
+    """Bytes that a compiled stream moves; none where a size is divided by 0."""
+    try:
+        return _of_report(report)
+    except ZeroDivisionError:
+        return ProgramTraffic([], 0, 0)
+
+
+def _of_report(report: StreamReport) -> ProgramTraffic:
     plan, graph = report.plan, report.graph
     tensors = [external.tensor for external in report.externals]
     launches: list[LaunchTraffic] = []
@@ -198,22 +205,21 @@ def eager_bytes(externals: Sequence[ExternalTensor], records: Sequence[OpRecord]
     tensors = {external.value: _Geometry(*external.tensor[1:4]) for external in externals}
     total = 0
     for record in records:
-        slots = [tensors[value] if value >= 0 else None for value in record.operands]
-        operands = [x for x in slots if x is not None]
+        operands = [tensors[value] for value in record.operands if value >= 0]
         numbers = [n for x in operands for n in (*x.sizes, *x.strides, x.offset)]
         numbers += record.integers
         graph: Graph = record.plan.graph()
         total += least_bytes(graph, dict(zip(graph.symbols, numbers, strict=True)))
-        for value, result in zip(record.results, _results(record.plan.spec, numbers, slots)):
-            if value >= 0 and result is not None:
-                tensors[value] = result
+        for value, result in zip(record.results, _results(record.plan.spec, numbers)):
+            if value < 0:
+                continue
+            own = tensors[record.operands[result]] if isinstance(result, int) else result
+            tensors[value] = own
     return total
 
 
-def _results(
-    spec: PlanSpec, numbers: Sequence[int], operands: Sequence[_Geometry | None]
-) -> list[_Geometry | None]:
-    """The geometry of a call's results; None for absent ones."""
+def _results(spec: PlanSpec, numbers: Sequence[int]) -> list[_Geometry | int]:
+    """The geometry of a call's results; of an operand, which has its own, the slot."""
     registers = run(spec.program, numbers)
 
     def values(places: Sequence[int]) -> tuple[int, ...]:
@@ -222,8 +228,6 @@ def _results(
     return [
         _Geometry(values(x.sizes), values(x.strides), registers[x.offset] if x.offset >= 0 else 0)
         if x.kind in ("new", "alias")
-        else operands[x.slot]
-        if x.kind == "input"
-        else None
+        else x.slot
         for x in spec.outputs
     ]

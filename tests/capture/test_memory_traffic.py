@@ -96,6 +96,11 @@ def test_equal_launches_are_listed_once() -> None:
     assert len(lines) < len(report.launches) and any(" x stream" in line for line in lines)
 
 
+def test_writes_in_place_have_the_geometry_of_their_operands() -> None:
+    report = torch.compiler.explain(lambda x: x.add_(1).mul_(2).sin(), torch.ones(64, 64))
+    assert report.bytes_eager == 6 * SIZE and report.bytes_least == 3 * SIZE
+
+
 def test_empty_tensors() -> None:
     report = torch.compiler.explain(lambda x: x * 2, torch.ones(0, 3))
     assert (report.bytes_moved, report.bytes_least, report.bytes_eager) == (0, 0, 0)
