@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import flambeau as torch
+from flambeau import _core
 from flambeau._functorch.aot_autograd import joint_graph
 from flambeau._inductor.decomposition import select_decomp_table
 from flambeau._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -105,11 +106,14 @@ def with_devices(graph: Graph, inputs: Value) -> None:
             return value
         return FakeTensor(mode, value, device)
 
-    hidden = torch.device("meta") if device.type != "meta" else None
     for node in graph.nodes:
         if "val" in node.meta:
             node.meta["val"] = fake(node.meta["val"])
-        if hidden is not None and node.kwargs.get("device") == hidden:
+        named = node.kwargs.get("device")
+        if (
+            named is not None
+            and _core.device_memory(device) != _core.device_memory(named) == "none"
+        ):
             same = {"device": device} if device != torch.get_default_device() else {}
             node.kwargs = {k: v for k, v in node.kwargs.items() if k != "device"} | same
 

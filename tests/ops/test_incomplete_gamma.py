@@ -82,3 +82,10 @@ def test_derivatives():
     x = torch.tensor([0.5, 4.0, 6.0, 31.0, 70.0], dtype=torch.float64, requires_grad=True)
     for function in (torch.special.gammainc, torch.special.gammaincc):
         assert torch.autograd.gradcheck(function, (a, x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_draws_in_half_precision_are_refused(dtype):
+    """As in PyTorch: the draws are of float32 and float64."""
+    with pytest.raises(NotImplementedError, match="standard_gamma is not implemented"):
+        torch._standard_gamma(torch.ones(3, dtype=dtype))

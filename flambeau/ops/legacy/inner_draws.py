@@ -84,12 +84,6 @@ def binomial(count: Node, prob: Node, generator: Any) -> Node:
 # ------------------------------------------------------------------------------ each its own
 
 
-def _half_errors() -> Iterator[ErrorSample]:
-    for dtype in ("f16", "bf16"):
-        half = sample(T(2, dtype=dtype, low=0.5, high=2.0))
-        yield ErrorSample(half, NotImplementedError, "not implemented for")
-
-
 def _define_each(name: str, distribution: str, text: str, parameter: str) -> None:
     def body(self: Node, generator: Any) -> Node:
         check_floating(self.dtype, name)
@@ -114,7 +108,6 @@ def _define_each(name: str, distribution: str, text: str, parameter: str) -> Non
         where="torch",
         dtypes="f32 f64" if distribution == "standard_gamma" else FLOAT_NAMES,
         samples=lambda: [sample(T(3, 8, low=0.5, high=20.0, grad=False))],
-        errors=_half_errors if distribution == "standard_gamma" else None,
     )(body)
 
 
