@@ -1,6 +1,7 @@
 """Builds what is compiled of the package and names its wheel; all else is in pyproject.toml."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -43,6 +44,8 @@ class BuildCompiled(build_ext):
             ):  # the second runs the package that was built
                 command = [sys.executable, *map(str, words)]
                 subprocess.run(command, cwd=path, env=environment, check=True)
+        # Compiled pieces of variants: only a compiler of the same version takes them up again.
+        shutil.rmtree(package / "_kernels" / "blobs", ignore_errors=True)
 
 
 class NamedWheel(bdist_wheel):

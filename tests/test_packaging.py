@@ -45,6 +45,7 @@ def packed():
     patterns = ["**/*.py", "*.so", "_baseline/*.so", "_kernels/**/*", "_plans/plans"]
     patterns += settings["package-data"]["flambeau"]
     files = {path for pattern in patterns for path in (ROOT / "flambeau").glob(pattern)}
+    files -= set((ROOT / "flambeau" / "_kernels" / "blobs").rglob("*"))
     return sorted(path for path in files if path.is_file() and path.name != "sources")
 
 
