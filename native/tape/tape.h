@@ -170,7 +170,7 @@ std::string node_name(const Node* node);
 // Numbers that no other node gets, so many one behind the other: the first.
 uint64_t node_sequences(uint64_t count);
 uint64_t node_sequences_from(uint64_t next);  // the next node's; returns what it would have been
-PyObject* node_hooks_dict(PyObject** slot);  // borrowed OrderedDict, created on demand
+PyObject* node_hooks_dict(PyObject** slot);   // borrowed OrderedDict, created on demand
 // Shape and dtype that the gradient of output `index` must have. False: unknown (no exception).
 bool node_output_metadata(const Node* node, uint32_t index, OutputMetadata* out);
 void node_release_saved(Node* node);  // frees saved tensors (and the inner node's)
