@@ -249,7 +249,8 @@ def mark_dynamic(
 
 def _check_ranges(args: object, kwargs: object) -> None:
     """Raises where an argument of a compiled function has a size outside of its range."""
-    for leaf in late("flambeau.utils._pytree").tree_leaves((args, kwargs)):
+    leaves = late("flambeau.utils._pytree").tree_leaves((args, kwargs))
+    for leaf in (x for x in leaves if isinstance(x, _core.Tensor)):
         for axis, low, high in getattr(leaf, "_dynamo_dynamic_range", ()):
             size = leaf.shape[axis]
             if (low is not None and size < low) or (high is not None and size > high):

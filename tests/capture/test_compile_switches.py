@@ -113,3 +113,15 @@ def test_standalone_artifacts(kind: Any, tmp_path: Path) -> None:
 def test_modes_list_what_they_select() -> None:
     modes = torch._inductor.list_mode_options()
     assert modes["lite"]["use_dce"] is False and modes["default"] == {}
+
+
+def test_ranges_are_of_tensors_only() -> None:
+    """Other arguments may answer to any name."""
+
+    class Answers:
+        def __getattr__(self, name: str) -> str:
+            return name * 2
+
+    x = torch.ones(3)
+    torch._dynamo.mark_dynamic(x, 0, min=2, max=10)
+    assert torch.compile(lambda x, y: (x * 2, y.name))(x, Answers())[1] == "namename"

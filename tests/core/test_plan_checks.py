@@ -128,8 +128,8 @@ detached [1]
 returns single
 check (0, 3, True, 2, 0)
 check (-1, 64, False, 2, 0)
-bound (0, 3, -1)
-bound (0, -1, 1)
+bound (0, 3, -1, -1, -1)
+bound (0, -1, 1, -1, -1)
 backward PlanBackward: Plan to [0] of 2
   from output 0
   from grad 0
