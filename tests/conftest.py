@@ -29,7 +29,8 @@ os.environ.setdefault("FLAMBEAU_VERIFY", "1")  # every kernel is checked between
 # Tests of the code generator, and of what only compiled code has: names, times, files of the cache.
 CODE_GENERATOR = (
     "capture/test_cache_artifacts.py", "capture/test_stored.py", "compat/test_alias.py", "compiler",
-    "core/test_plan_replace.py", "core/test_stored_plans.py", "docs/test_pages.py", "docs/test_stages.py",
+    "core/test_plan_replace.py", "core/test_stored_plans.py", "docs/test_pages.py",
+    "docs/test_stages.py",
     "ops/test_varying_numbers.py", "profiler/test_profiler_events.py",
     "profiler/test_roofline.py", "stress/test_cache_kill.py", "stress/test_worker_kill.py",
     "test_extension.py", "test_mistakes.py", "test_packaging.py",
