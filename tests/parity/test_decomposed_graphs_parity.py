@@ -84,6 +84,10 @@ DIFFERENT = {
     ("bernoulli.Tensor", "generated"),  # how PyTorch generates its code
     ("resize.default", "generated"),
     ("resize_as.default", "generated"),
+    ("zero.default", "generated"),
+    ("uniform.default", "generated"),
+    ("exponential.default", "generated"),
+    ("_native_batch_norm_legit_functional.default", "generated"),
     ("copy_.Tensor", "inplace"),  # overloads of TorchScript
     ("copy_.int", "inplace"),
     ("index_put_.hacked_twin", "inplace"),
