@@ -50,7 +50,7 @@ bool TensorGuard::holds(const Tensor* t) const {
          t->ndim == ndim && t->device.kind == device.kind && t->device.index == device.index &&
          ((t->flags ^ flags) & kSeen) == 0 && t->offset == offset && !storage->pending &&
          !storage->writer && storage->nbytes >= bytes && has_attributes(t) == attributes &&
-         std::memcmp(t->dims, dims.data(), dims.size() * sizeof(int64_t)) == 0 &&
+         std::equal(dims.begin(), dims.end(), t->dims) &&
          (t->autograd ? tensor_requires_grad(t) : false) == requires_grad;
 }
 
