@@ -307,6 +307,20 @@ def _is_complex(node: Node) -> bool:
 # ------------------------------------------------------------------------------- registration
 
 
+def _registering(
+    kind: type[GraphPatternEntry | LoweringPatternEntry],
+    pattern: PatternExpr,
+    extra_check: Check,
+    pass_dict: Patterns | Sequence[Patterns],
+    prepend: bool,
+) -> Decorator:
+    def register(handler: Function) -> Function:
+        kind(pattern, extra_check, handler).register(pass_dict, prepend=prepend)
+        return handler
+
+    return register
+
+
 def register_graph_pattern(
     pattern: PatternExpr,
     extra_check: Check = accept,
@@ -322,12 +336,7 @@ def register_graph_pattern(
         pass_dict: a pass, or several.
         prepend: whether the pattern is tried before those that are there.
     """
-
-    def register(handler: Function) -> Function:
-        GraphPatternEntry(pattern, extra_check, handler).register(pass_dict, prepend=prepend)
-        return handler
-
-    return register
+    return _registering(GraphPatternEntry, pattern, extra_check, pass_dict, prepend)
 
 
 def register_lowering_pattern(
@@ -348,12 +357,7 @@ def register_lowering_pattern(
         pass_dict: a pass, or several.
         prepend: whether the pattern is tried before those that are there.
     """
-
-    def register(handler: Function) -> Function:
-        LoweringPatternEntry(pattern, extra_check, handler).register(pass_dict, prepend=prepend)
-        return handler
-
-    return register
+    return _registering(LoweringPatternEntry, pattern, extra_check, pass_dict, prepend)
 
 
 def register_replacement(

@@ -52,7 +52,7 @@ struct Counting<Replay> {
   }
 };
 
-// Generators as they are, to draw the same numbers again; null + exception.
+// What a call that ran without its Python leaves for its tape.
 struct ReplayedCall {
   Ref<Replay> replay;
   Refs<Tensor> externals;
@@ -85,7 +85,7 @@ bool region_put_behind(Node* node, std::unique_ptr<RegionTape> tape);
 void region_hold(Recorder* r);
 
 // replay.cpp
-// The node of an explained call's results. generator, first_sequence: see ReplayedCall.
+// The node of an explained call's results. generator: see ReplayedCall.
 Node* replay_node(const Ref<Replay>& replay, const RegionRun& run, Ref<> generator);
 // Whether gradients of a call leave it along as many edges as those of the one it was learnt of.
 bool replay_fits(const Replay& replay, Tensor* const* externals);
