@@ -258,11 +258,11 @@ def reset_gradient(parameter: Any, set_to_none: bool) -> None:
         parameter: a leaf.
         set_to_none: False keeps the tensor; it may be a view unless it has a graph.
     """
+    if set_to_none:
+        parameter.grad = None  # without a look at the old one, which compiled calls then ignore
+        return
     gradient = parameter.grad
     if gradient is None:
-        return
-    if set_to_none:
-        parameter.grad = None
         return
     if gradient.grad_fn is not None:
         gradient.detach_()

@@ -25,6 +25,7 @@ from flambeau.optim.optimizer import (
     new_state,
     private,
 )
+from flambeau.runtime import counting
 
 _DEVICES = "['cuda', 'xpu', 'hpu', 'privateuseone', 'xla']"
 
@@ -98,6 +99,7 @@ def check_call(
         raise failure(AssertionError, "optim", problem, "capturable=False")
 
 
+@counting.counts
 def advance(state_steps: Sequence[Tensor]) -> list[float]:
     """Counts one step more, and returns the counts.
 

@@ -59,7 +59,10 @@ PyObject* run_explained(Compiled* self, const Arguments& arguments) {
     const Ref<Explanation> held = self->explanations[i];
     if (i > 0) std::swap(self->explanations[i], self->explanations[i / 2]);
     ++self->hits;
-    return held->run(tensors);
+    PyObject* result = held->run(tensors);
+    if (result || PyErr_Occurred()) return result;
+    --self->hits;
+    return nullptr;
   }
   return nullptr;
 }
@@ -146,7 +149,12 @@ int compiled_traverse(PyObject* object, visitproc visit, void* arg) {
     Py_VISIT(x->text.get());
     for (const Ref<Tensor>& t : x->constants) Py_VISIT(object_of(t));
     if (const int stop = x->pattern.visit(visit, arg)) return stop;
-    for (const RecipeItem& item : x->recipe) Py_VISIT(item.object.get());
+    for (const Effect& effect : x->effects) Py_VISIT(effect.container.get());
+    for (const NumberItem& item : x->numbers.items) Py_VISIT(item.dict.get());
+    for (const RecipeItem& item : x->recipe) {
+      Py_VISIT(item.object.get());
+      Py_VISIT(item.spent.get());
+    }
   }
   return 0;
 }
@@ -298,6 +306,7 @@ PyObject* record_learn_now(PyObject*, PyObject*) {
 PyObject* record_unlearn(PyObject*, PyObject* before) {
   const long mode = PyLong_AsLong(before);
   if (mode < 0) return nullptr;
+  record_undo_gradients();
   record_forget_learnt();
   grad_mode.enabled = (mode & 1) != 0;
   grad_mode.inference = (mode & 2) != 0;
@@ -315,6 +324,10 @@ PyMethodDef functions[] = {
      "Begins a dry run: op calls are recorded and never run. Returns the gradient mode."},
     {"record_unlearn", record_unlearn, METH_O,
      "Ends a dry run, forgets its calls and restores the gradient mode."},
+    {"record_gradients", record_gradients, METH_NOARGS,
+     "The gradients that the active dry run reached: (tensor, what was there, whether it was read, "
+     "what is there now) each. They are what they were from now on."},
+    {"record_made", record_made, METH_O, "Whether a tensor has no memory yet: a stream owes it."},
     {"set_skipping", set_skipping, METH_O,
      "Whether compiled functions may run without Python, in all threads; returns the old value."},
     {nullptr, nullptr, 0, nullptr}};
@@ -346,11 +359,18 @@ bool Explanation::writes_hold(Tensor** tensors) const {
   for (size_t i = 0; i < constants.size(); ++i) {
     if (constants[i]->storage != constant_storages[i]) return false;
   }
+  const auto counts = [&](const Storage* storage) {
+    return std::any_of(numbers.steps.begin(), numbers.steps.end(), [&](const NumberStep& step) {
+      return step.kind == NumberStep::Count &&
+             constants[static_cast<size_t>(step.left.step)]->storage == storage;
+    });
+  };
   const bool writes_argument =
       std::any_of(writes.begin(), writes.end(), [](const WriteGuard& w) { return w.source >= 0; });
   return std::none_of(sources.begin(), sources.end(), [&](int32_t source) {
     if (source < 0 && !writes_argument) return false;
     const Storage* storage = input(source, tensors)->storage;
+    if (source >= 0 && counts(storage)) return true;
     return std::any_of(writes.begin(), writes.end(), [&](const WriteGuard& w) {
       return source != w.source && (source >= 0 || w.source >= 0) &&
              input(w.source, tensors)->storage == storage;
@@ -358,13 +378,29 @@ bool Explanation::writes_hold(Tensor** tensors) const {
   });
 }
 
+// A backward runs, which hooks of saved tensors and anomaly mode would see.
+bool Explanation::gradients_hold(Tensor** tensors) const {
+  SavedHooks hooks;
+  if (saved_hooks_active(&hooks) || anomaly_recorder) return false;
+  const auto observed = [](const RecipeItem& item) {
+    return item.spent && node_observed(item.spent.get());
+  };
+  if (std::any_of(recipe.begin(), recipe.end(), observed)) return false;
+  return std::all_of(gradient_guards.begin(), gradient_guards.end(), [&](const GradientGuard& g) {
+    return g.holds(input(g.source, tensors), constants);
+  });
+}
+
 bool Explanation::holds(const Arguments& arguments, Tensor** tensors) {
   if (!(Modes::now() == modes) || changes != record_changes()) return false;
+  if (ranged && profiling()) return false;
   if (!pattern.matches(arguments, tensors) || !guards.hold()) return false;
   for (size_t i = 0; i < constants.size(); ++i) {
     if (!constant_guards[i].holds(constants[i].get())) return false;
   }
-  if ((replay && !edges_hold(tensors)) || (!writes.empty() && !writes_hold(tensors))) return false;
+  const bool written = !writes.empty() || !numbers.steps.empty();
+  if ((replay && !edges_hold(tensors)) || (written && !writes_hold(tensors))) return false;
+  if (!gradient_guards.empty() && !gradients_hold(tensors)) return false;
   return std::all_of(indices.begin(), indices.end(), [&](const IndexGuard& guard) {
     return index_holds(guard, input(guard.source, tensors));
   });
@@ -396,11 +432,13 @@ PyObject* build_view(const ViewSpec& view, PyObject* output) {
   auto t = steal(tensor_alias(base, view.dtype, view.ndim, view.dims.data(),
                               view.dims.data() + view.ndim, view.offset));
   if (!t || (view.marked && !tape_mark_view(t.get(), base, true))) return nullptr;
+  if (view.shown) t->flags |= kIsView;
   return object_of(t.release());
 }
 
 // Stolen; a result that needs a gradient gets its history.
 PyObject* with_node(const Building* b, const RecipeItem& item, PyObject* object) {
+  if (object && item.spent) set_history(tensor_of(object), item.spent.get(), item.spent_output);
   if (!object || item.root < 0) return object;
   set_history(tensor_of(object), b->node, static_cast<uint32_t>(item.root));
   return object;
@@ -437,6 +475,20 @@ PyObject* build(Building* b) {
   return nullptr;
 }
 
+// The result, and what else the call leaves.
+PyObject* build_all(Building* b) {
+  auto result = steal(build(b));
+  for (int32_t source : b->x.gradients) {
+    const auto value = steal(result ? build(b) : nullptr);
+    if (!value || !set_gradient(b->x.input(source, b->tensors), value.get())) return nullptr;
+  }
+  for (const Effect& effect : b->x.effects) {
+    const auto value = steal(result ? build(b) : nullptr);
+    if (!value || !effect.apply(value.get())) return nullptr;
+  }
+  return result.release();
+}
+
 // A plan may have got other code: what was prepared for the old one is dropped.
 Instance* current(Ref<Instance>* instance) {
   Instance* old = instance->get();
@@ -456,7 +508,11 @@ PyObject* Explanation::run(Tensor** tensors) {
   std::vector<Tensor*> many;
   std::vector<PyObject*> many_outputs;
   Building building{*this, tensors, nullptr, nullptr};
-  if (!instance) return build(&building);
+  std::vector<Scalar> varying;
+  if (!numbers.uses.empty()) varying = scalars;
+  if (!numbers.compute(constants, varying.data())) return nullptr;
+  numbers.count(constants);
+  if (!instance) return build_all(&building);
   const Ref<Instance> held = share(current(&instance));
   const size_t count = held->plan->outputs.size();
   if (sources.size() > kFew) many.resize(sources.size());
@@ -466,9 +522,10 @@ PyObject* Explanation::run(Tensor** tensors) {
   for (size_t i = 0; i < sources.size(); ++i) {
     operands[i] = input(sources[i], tensors);
   }
+  Scalar* scalar_values = numbers.uses.empty() ? scalars.data() : varying.data();
   Call call{operands,
             static_cast<int32_t>(sources.size()),
-            scalars.data(),
+            scalar_values,
             scalar_is_float.data(),
             static_cast<int32_t>(scalars.size()),
             generators.data(),
@@ -485,13 +542,13 @@ PyObject* Explanation::run(Tensor** tensors) {
   }
   Ref<Node> node;
   if (replay) {
-    const RegionRun run{held.get(), operands,      scalars.data(), scalar_is_float.data(),
+    const RegionRun run{held.get(), operands,      scalar_values, scalar_is_float.data(),
                         outputs,    replay->shared};
     node = steal(replay_node(replay, run, std::move(generator)));
   }
   building.outputs = outputs;
   building.node = node.get();
-  PyObject* result = replay && !node ? nullptr : build(&building);
+  PyObject* result = replay && !node ? nullptr : build_all(&building);
   for (size_t k = 0; k < count; ++k) drop(outputs[k]);
   return result;
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "core.h"
+#include "frame/effects.h"
 #include "frame/version.h"
 #include "record/region.h"
 
@@ -162,6 +163,54 @@ struct WriteGuard {
   uint32_t counts;  // by how much its version grows
 };
 
+// The `.grad` of a tensor before a call. No hook sees what a backward adds to it.
+struct GradientGuard {
+  enum Kind : uint8_t { None, Same, Any } kind;
+  int32_t source;    // whose it is, as of `Explanation::sources`
+  int32_t constant;  // Same: it
+
+  bool holds(const Tensor* t, const std::vector<Ref<Tensor>>& constants) const;
+};
+bool set_gradient(Tensor* t, PyObject* value);  // a tensor or None; false + exception
+
+// A dict from outside that gets an item, or a list that gets an element.
+struct Effect {
+  Ref<> container, key;  // key: null for a list
+
+  bool apply(PyObject* value) const;
+};
+
+// One number of those that differ between calls: the value of a counter, a float that a dict
+// holds, or computed of others.
+struct NumberStep {
+  enum Kind : uint8_t { Count, Item, Add, Subtract, Multiply, Divide, Power, SquareRoot } kind;
+  struct Operand {
+    int32_t step;  // which number it is; -1: `value`. Count: of a constant; Item: of `items`
+    double value;
+  } left, right;
+};
+struct NumberItem {
+  Ref<> dict, key;
+};
+struct NumberUse {
+  size_t scalar, step;  // a number of the plan, and which one of ours it is
+};
+// Counters grow by 1 in every call.
+struct Numbers {
+  std::vector<NumberStep> steps;
+  std::vector<NumberUse> uses;
+  std::vector<NumberItem> items;
+
+  // For counters that are one higher. False: a number is not finite, or no float.
+  bool compute(const std::vector<Ref<Tensor>>& constants, Scalar* scalars) const;
+  void count(const std::vector<Ref<Tensor>>& constants) const;
+
+ private:
+  double value_of(const NumberStep& step, const std::vector<Ref<Tensor>>& constants,
+                  const std::vector<double>& values) const;
+};
+bool is_counter(const Tensor* t);
+
 // A result that is a view of an output.
 struct ViewSpec {
   Py_ssize_t output;
@@ -170,6 +219,7 @@ struct ViewSpec {
   std::vector<int64_t> dims;
   int64_t offset;
   bool marked;  // autograd knows that it is one
+  bool shown;   // it is one without a history: what `detach` gives
 };
 
 // How a result is built, depth first.
@@ -178,6 +228,8 @@ struct RecipeItem {
   Py_ssize_t index;   // of a tensor or view; containers: how many items follow
   Ref<> object;       // Object: it; Dict: its keys; Built: what makes it of a tuple of its parts
   int32_t root = -1;  // Output, View: which of the node's results it is; -1: of none
+  Ref<Node> spent{};  // Output: its history, of which a backward left nothing to run
+  uint32_t spent_output = 0;
 };
 
 struct Explanation {
@@ -196,7 +248,12 @@ struct Explanation {
   std::vector<IndexGuard> indices;
   std::vector<WriteGuard> writes;
   std::vector<const Storage*> constant_storages;  // where `writes` is not empty; only compared
-  std::vector<RecipeItem> recipe;
+  std::vector<GradientGuard> gradient_guards;
+  std::vector<int32_t> gradients;  // sources of tensors whose `.grad` calls set
+  Numbers numbers;
+  bool ranged = false;  // names a part of itself for profiles
+  std::vector<Effect> effects;
+  std::vector<RecipeItem> recipe;  // of the result, then of each of `gradients` and `effects`
   std::vector<ViewSpec> views;
   std::vector<uint32_t> versions;  // of the outputs' memory, which calls wrote in place
   Ref<Replay> replay;              // null: no result needs a gradient
@@ -205,10 +262,12 @@ struct Explanation {
   bool holds(const Arguments& arguments, Tensor** tensors);
   bool edges_hold(Tensor** tensors) const;   // gradients leave it as where it was learnt
   bool writes_hold(Tensor** tensors) const;  // what is written is one tensor's only
+  bool gradients_hold(Tensor** tensors) const;
   Tensor* input(int32_t source, Tensor** tensors) const {
     return source >= 0 ? tensors[source] : constants[static_cast<size_t>(~source)].get();
   }
-  PyObject* run(Tensor** tensors);  // new reference; null + exception
+  // New reference; null + exception, or without one: a number is not finite, nothing was done.
+  PyObject* run(Tensor** tensors);
 };
 template <>
 struct Counting<Explanation> {
@@ -221,6 +280,9 @@ struct Counting<Explanation> {
 // learn.cpp: what the active dry run recorded, as the explanation of a call. Null + exception,
 // whose text says why there is none.
 Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, PyObject* guards);
+
+PyObject* record_gradients(PyObject*, PyObject*);
+PyObject* record_made(PyObject*, PyObject* tensor);
 
 bool init_frame(PyObject* module);
 

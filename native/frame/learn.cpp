@@ -22,9 +22,9 @@ bool has_items(PyObject* dict) { return dict && PyDict_GET_SIZE(dict) > 0; }
 class Builder {
  public:
   Builder(Explanation* explanation, Recorder* recorder) : x_(explanation), r_(recorder) {
-    const std::vector<Tensor*>& tensors = x_->pattern.tensors();
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      sources_.emplace(tensors[i], static_cast<int32_t>(i));
+    arguments_ = x_->pattern.tensors();
+    for (size_t i = 0; i < arguments_.size(); ++i) {
+      sources_.emplace(arguments_[i], static_cast<int32_t>(i));
     }
   }
 
@@ -108,6 +108,76 @@ class Builder {
     x_->recipe.push_back({RecipeItem::Object, 0, share(value)});
     return true;
   }
+  // The gradients that the dry run reached: (tensor, before, whether that was read, after) each.
+  bool read_gradients(PyObject* list) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+      PyObject* entry = PyList_GET_ITEM(list, i);
+      PyObject *before = PyTuple_GET_ITEM(entry, 1), *after = PyTuple_GET_ITEM(entry, 3);
+      const bool read = PyLong_AsLong(PyTuple_GET_ITEM(entry, 2)) != 0;
+      const auto source = sources_.find(tensor_of(PyTuple_GET_ITEM(entry, 0)));
+      if (source == sources_.end()) {
+        return refuse("a gradient is of no argument or parameter") != nullptr;
+      }
+      GradientGuard guard{read ? GradientGuard::None : GradientGuard::Any, source->second, -1};
+      if (read && before != Py_None) {
+        const auto same = sources_.find(tensor_of(before));
+        if (same == sources_.end() || same->second >= 0) {
+          return refuse("a gradient is an argument, or was not read") != nullptr;
+        }
+        guard.kind = GradientGuard::Same;
+        guard.constant = ~same->second;
+      }
+      const Tensor* t = x_->input(source->second, arguments_.data());
+      if (!guard.holds(t, x_->constants)) return refuse("a gradient has hooks") != nullptr;
+      x_->gradient_guards.push_back(guard);
+      if (read && before == after) continue;
+      x_->gradients.push_back(source->second);
+      if (!read_result(after)) return false;
+    }
+    return true;
+  }
+
+  // (dict, key, value) each, or (list, None, value).
+  bool read_effects(PyObject* list) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+      PyObject* entry = PyList_GET_ITEM(list, i);
+      PyObject *container = PyTuple_GET_ITEM(entry, 0), *key = PyTuple_GET_ITEM(entry, 1);
+      x_->effects.push_back({share(container), PyList_Check(container) ? Ref<>() : share(key)});
+      if (!read_result(PyTuple_GET_ITEM(entry, 2))) return false;
+    }
+    return true;
+  }
+
+  // (counters, items, steps, uses): see capture/frame/numbers.py.
+  bool read_numbers(PyObject* parts) {
+    PyObject *counters, *items, *steps, *uses;
+    if (!PyArg_ParseTuple(parts, "O!O!O!O!", &PyList_Type, &counters, &PyList_Type, &items,
+                          &PyList_Type, &steps, &PyList_Type, &uses)) {
+      return false;
+    }
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items); ++i) {
+      PyObject* entry = PyList_GET_ITEM(items, i);
+      x_->numbers.items.push_back(
+          {share(PyTuple_GET_ITEM(entry, 0)), share(PyTuple_GET_ITEM(entry, 1))});
+    }
+    std::vector<int32_t> constants;
+    std::unordered_set<const Storage*> storages;
+    for (const Tensor* t : r_->externals) storages.insert(t->storage);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(counters); ++i) {
+      const Tensor* t = tensor_of(PyList_GET_ITEM(counters, i));
+      const auto source = sources_.find(t);
+      if (source == sources_.end() || source->second >= 0 || !is_counter(t) ||
+          !storages.insert(t->storage).second) {
+        return refuse("a counter is no number of its own") != nullptr;
+      }
+      constants.push_back(~source->second);
+    }
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(steps); ++i) {
+      if (!read_step(PyList_GET_ITEM(steps, i), constants)) return false;
+    }
+    return read_uses(uses);
+  }
+
   bool complete() const {
     return std::find(reached_.begin(), reached_.end(), false) == reached_.end();
   }
@@ -116,6 +186,39 @@ class Builder {
   }
 
  private:
+  bool read_step(PyObject* entry, const std::vector<int32_t>& constants) {
+    NumberStep step{};
+    int kind = 0;
+    if (!PyArg_ParseTuple(entry, "iidid", &kind, &step.left.step, &step.left.value,
+                          &step.right.step, &step.right.value)) {
+      return false;
+    }
+    step.kind = static_cast<NumberStep::Kind>(kind);
+    if (step.kind == NumberStep::Count) {
+      step.left.step = constants[static_cast<size_t>(step.left.step)];
+    }
+    x_->numbers.steps.push_back(step);
+    return true;
+  }
+
+  // (value that stands for it, step) each: every use is one number of the plan.
+  bool read_uses(PyObject* uses) {
+    std::unordered_multimap<double, size_t> steps;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(uses); ++i) {
+      double value;
+      Py_ssize_t step;
+      if (!PyArg_ParseTuple(PyList_GET_ITEM(uses, i), "dn", &value, &step)) return false;
+      steps.emplace(value, static_cast<size_t>(step));
+    }
+    for (size_t k = 0; k < x_->scalars.size(); ++k) {
+      if (!x_->scalar_is_float[k]) continue;
+      const auto use = steps.find(x_->scalars[k].d);
+      if (use != steps.end()) x_->numbers.uses.push_back({k, use->second});
+    }
+    return x_->numbers.uses.size() == steps.size() ||
+           refuse("a number is used in another way") != nullptr;
+  }
+
   bool is_new(int32_t value) const { return r_->states[r_->values[value].state].fresh; }
 
   bool read_writes() {
@@ -146,8 +249,7 @@ class Builder {
              refuse("gradients leave it where no argument is") != nullptr;
     }
     region_ = {};
-    if (region_has_results(r_)) return refuse("its results' history is left as it is") != nullptr;
-    record_drop_taped(r_);
+    record_drop_taped(r_);  // a result may have a history that a backward left nothing of
     live_ = record_live(r_);
     return true;
   }
@@ -237,16 +339,52 @@ class Builder {
       x_->recipe.push_back({kind, index < 0 ? ~index : index, {}});
       return true;
     }
+    int32_t value = -1;  // what no operator made yet is one of its results without a history
+    if (t->storage->pending && t->storage->recorder == r_) record_resolve(r_, t, &value);
     const Py_ssize_t output = plain(t) ? output_of(t->value_id) : -1;
     if (output < 0) return refuse("a result is not one of its operators") != nullptr;
     reached_[static_cast<size_t>(output)] = true;
     x_->versions[static_cast<size_t>(output)] = t->storage->version;
-    if (t->value_id != live_[static_cast<size_t>(output)]) return read_view(t, output);
-    if ((t->autograd && root_of(t) < 0) || outputs_.emplace(output, t).first->second != t) {
+    const bool detached = (t->flags & kIsView) != 0;
+    if (detached || t->value_id != live_[static_cast<size_t>(output)]) return read_view(t, output);
+    const int32_t root = root_of(t);
+    if (t->autograd && root < 0 && !is_spent(t)) {
+      return refuse("its results' history is left as it is") != nullptr;
+    }
+    if (outputs_.emplace(output, t).first->second != t) {
       return refuse("two results share memory") != nullptr;
     }
-    x_->recipe.push_back({RecipeItem::Output, output, {}, root_of(t)});
+    x_->recipe.push_back({RecipeItem::Output, output, {}, root});
+    if (t->autograd && root < 0) {
+      x_->recipe.back().spent = share(t->autograd->node);
+      x_->recipe.back().spent_output = t->autograd->output_index;
+    }
     return true;
+  }
+
+  // Whether a backward has freed all that the history of a tensor saved, which calls share then.
+  bool is_spent(const Tensor* t) const {
+    const Autograd* a = t->autograd;
+    if (!a->node || a->base || a->grad || a->retains_grad || a->requires_grad) return false;
+    std::vector<Node*> nodes{a->node};
+    for (size_t i = 0; i < nodes.size(); ++i) {  // grows while it is walked
+      if (!is_spent(nodes[i])) return false;
+      for (size_t k = 0; k < nodes[i]->edge_count; ++k) {
+        Node* next = nodes[i]->edge(k).node;
+        if (next && std::find(nodes.begin(), nodes.end(), next) == nodes.end()) {
+          nodes.push_back(next);
+        }
+      }
+    }
+    return true;
+  }
+  bool is_spent(const Node* node) const {
+    if (node_observed(node)) return false;
+    if (node->kind == NodeKind::Accumulate) {
+      const auto source = sources_.find(tensor_of(node->object));
+      return source != sources_.end() && source->second < 0;  // that of an argument would be owned
+    }
+    return record_has(node) && (node->released || node->saved_count == 0);
   }
 
   // Its number among the results that get the region's node; -1: it is none of them.
@@ -266,7 +404,8 @@ class Builder {
                          t->ndim,
                          {t->dims, t->dims + 2 * t->ndim},
                          t->offset,
-                         root < 0 && t->autograd != nullptr});
+                         root < 0 && t->autograd != nullptr,
+                         (t->flags & kIsView) != 0});
     return true;
   }
 
@@ -306,6 +445,7 @@ class Builder {
   Region region_;                                     // empty: no result needs a gradient
   PyObject *identical_ = nullptr, *built_ = nullptr;  // tuples
   std::vector<int32_t> live_;
+  std::vector<Tensor*> arguments_;
   std::unordered_map<const Tensor*, int32_t> sources_;
   std::unordered_map<Py_ssize_t, const Tensor*> outputs_;
   std::unordered_set<const Tensor*> views_;
@@ -315,9 +455,12 @@ class Builder {
 }  // namespace
 
 Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, PyObject* guards) {
-  PyObject *parts, *constants, *identical, *built, *text;
-  if (!PyArg_ParseTuple(guards, "O!O!O!O!O!", &PyTuple_Type, &parts, &PyTuple_Type, &constants,
-                        &PyTuple_Type, &identical, &PyTuple_Type, &built, &PyList_Type, &text)) {
+  PyObject *parts, *constants, *identical, *built, *text, *gradients, *effects, *numbers;
+  int ranged;
+  if (!PyArg_ParseTuple(guards, "O!O!O!O!O!O!O!O!p", &PyTuple_Type, &parts, &PyTuple_Type,
+                        &constants, &PyTuple_Type, &identical, &PyTuple_Type, &built, &PyList_Type,
+                        &text, &PyList_Type, &gradients, &PyList_Type, &effects, &PyTuple_Type,
+                        &numbers, &ranged)) {
     return {};
   }
   auto explanation = steal(new Explanation());
@@ -325,6 +468,7 @@ Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, 
   x->modes = Modes::now();
   x->changes = record_changes();
   x->text = share(text);
+  x->ranged = ranged != 0;
   if (x->modes.interceptors || x->modes.functions_disabled || x->modes.dry) {
     refuse("a mode sees its operators");
     return {};
@@ -336,7 +480,9 @@ Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, 
   Builder builder(x, active_recorder);
   const bool fine = x->guards.read(parts) && builder.add_constants(constants) &&
                     builder.find_program() && builder.read_indices() &&
-                    builder.read_result(result, identical, built) && builder.complete();
+                    builder.read_result(result, identical, built) &&
+                    builder.read_gradients(gradients) && builder.read_effects(effects) &&
+                    builder.read_numbers(numbers) && builder.complete();
   x->pattern.forget_tensors();
   if (!fine) refuse("a value outlives it that is no result");
   if (fine) builder.take_stream();

@@ -10,6 +10,7 @@
 
 #include "call/override.h"
 #include "device/devices.h"
+#include "frame/effects.h"
 #include "runtime/profile.h"
 #include "tape/tape.h"
 
@@ -111,6 +112,12 @@ bool has_leaf_hooks(Node* node) {
   if (node->kind != NodeKind::Accumulate) return false;
   const Autograd* a = tensor_of(node->object)->autograd;
   return node->extras || (a && (a->hooks || a->post_accumulate_hooks));
+}
+
+// Whether a dry run may execute a node: no code of users runs, and what it reads is of its stream.
+bool runs_dry(Node* node) {
+  if (node->kind == NodeKind::Accumulate) return !has_leaf_hooks(node);
+  return node->kind != NodeKind::Function && record_has(node) && !node_observed(node);
 }
 
 bool discover(GraphTask* task) {
@@ -449,7 +456,13 @@ class Backward {  // one call of run_backward
   }
 
   // Call it before run().
-  bool find_nodes() { return discover(&task_); }
+  bool find_nodes() {
+    if (!discover(&task_)) return false;
+    if (!active_recorder || !record_learning()) return true;
+    return std::all_of(task_.states.begin(), task_.states.end(),
+                       [](const NodeState& s) { return runs_dry(s.node); }) ||
+           record_refuse("a backward has hooks, or began outside");
+  }
 
   bool run() {
     attach_captures();
@@ -525,7 +538,10 @@ PyObject* run_compiled(PyObject* args) {
 // run_backward(tensors, gradients, keep_graph, create_graph, inputs | None, allow_unused,
 // accumulate)
 PyObject* run_backward(PyObject*, PyObject* args) {
-  if (backward_compiler && !next_is_raw && !anomaly_recorder) return run_compiled(args);
+  if (backward_compiler && !next_is_raw && !anomaly_recorder) {
+    const bool dry = active_recorder && record_learning();
+    return dry && !record_refuse("a backward is compiled by itself") ? nullptr : run_compiled(args);
+  }
   PyObject *tensors, *gradients, *inputs;
   int keep, create, allow_unused, accumulate;
   if (!PyArg_ParseTuple(args, "O!O!ppOpp", &PyTuple_Type, &tensors, &PyTuple_Type, &gradients,

@@ -9,6 +9,7 @@
 #include "call/op_internal.h"
 #include "call/override.h"
 #include "device/devices.h"
+#include "frame/effects.h"
 #include "runtime/fork.h"
 #include "tape/tape.h"
 
@@ -97,6 +98,7 @@ class LeafLock {
 
 bool add_to_leaf(Tensor* leaf, Tensor* grad) {
   LeafLock lock(leaf);
+  if (active_recorder && record_learning()) record_note_gradient(leaf, true);
   Autograd* a = tensor_autograd(leaf);
   if (!a) return false;
   if (a->grad) {

@@ -1,6 +1,7 @@
 // Attributes and small methods of Tensor: geometry, dtype, device, autograd flags, data, grad.
 #include "core.h"
 #include "device/devices.h"
+#include "frame/effects.h"
 #include "tape/tape.h"
 #include "tensor/tensor_internal.h"
 
@@ -317,6 +318,7 @@ PyObject* method_bump_version(PyObject* self, PyObject*) {
 }
 
 PyObject* get_grad(PyObject* self, void*) {
+  if (active_recorder && record_learning()) record_note_gradient(tensor_of(self), true);
   const Autograd* a = tensor_of(self)->autograd;
   if (a && a->node && !a->retains_grad && !a->grad &&
       PyErr_WarnEx(PyExc_UserWarning,
@@ -343,6 +345,7 @@ const char* grad_mismatch(const Tensor* t, const Tensor* grad) {
 }
 int set_grad(PyObject* self, PyObject* value, void*) {
   Tensor* t = tensor_of(self);
+  if (active_recorder && record_learning()) record_note_gradient(t, false);
   if (!value || value == Py_None) {
     if (t->autograd) drop(t->autograd->grad);
     return 0;

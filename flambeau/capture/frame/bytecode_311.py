@@ -234,6 +234,9 @@ class Frame:
             raise Raised(NameError(f"name '{i.value}' is not defined", name=i.value))
         self.stack.append(value)
 
+    def _store_global(self, i: Instruction) -> None:
+        self.machine.evidence.write(self.function.__globals__, i.value, self.stack.pop())
+
     def _make_cell(self, i: Instruction) -> None:
         value = self.locals[i.arg]
         cell = types.CellType() if value is _NULL else types.CellType(value)
@@ -318,9 +321,8 @@ class Frame:
             machine.slots((target,), "__setitem__")
             machine.touch((key, value))
         elif type(target) in (list, deque, *plain.DICTS):
-            machine.writable(target)
-            if not plain.compares(key):
-                raise Unexplained(f"it writes items of a {type(target).__name__}")
+            machine.set_item(target, key, value)
+            return
         else:
             function = machine.method(target, "__setitem__")
             if function is None:
@@ -359,7 +361,7 @@ class Frame:
         self._gather(i.arg, self._set)
 
     def _set(self, values: list[Any]) -> Any:
-        if not all(plain.hashes(value) for value in values):
+        if not all(self.machine.hashes(value) for value in values):
             raise Unexplained("it makes a set of objects")
         return self.machine.fresh(set(values))
 
@@ -374,7 +376,7 @@ class Frame:
         self._gather(i.arg, lambda values: self._dict(keys, values))
 
     def _dict(self, keys: Any, values: list[Any]) -> Any:
-        if not all(plain.hashes(key) for key in keys):
+        if not all(self.machine.hashes(key) for key in keys):
             raise Unexplained("a dict has keys that are objects")
         return self.machine.fresh(dict(zip(keys, values, strict=True)))
 
@@ -387,13 +389,13 @@ class Frame:
 
     def _set_add(self, i: Instruction) -> None:
         value = self.stack.pop()
-        if not plain.hashes(value):
+        if not self.machine.hashes(value):
             raise Unexplained("it makes a set of objects")
         self.stack[-i.arg].add(value)
 
     def _map_add(self, i: Instruction) -> None:
         value, key = self.stack.pop(), self.stack.pop()
-        if not plain.hashes(key):
+        if not self.machine.hashes(key):
             raise Unexplained("a dict has keys that are objects")
         self.stack[-i.arg][key] = value
 
@@ -403,7 +405,7 @@ class Frame:
 
     def _set_update(self, i: Instruction) -> None:
         values = list(self.machine.iterate(self.stack.pop()))
-        if not all(plain.hashes(value) for value in values):
+        if not all(self.machine.hashes(value) for value in values):
             raise Unexplained("it makes a set of objects")
         self.stack[-i.arg].update(values)
 
@@ -727,8 +729,8 @@ class Frame:
 
 _SAME = (
     "pop_top push_null copy swap load_const load_fast store_fast delete_fast load_global make_cell "
-    "copy_free_vars load_closure load_deref store_deref make_function load_attr load_method "
-    "store_attr binary_subscr store_subscr delete_subscr build_slice build_tuple build_list "
+    "store_global copy_free_vars load_closure load_deref store_deref make_function load_attr "
+    "load_method store_attr binary_subscr store_subscr delete_subscr build_slice build_tuple build_list "
     "build_set build_string build_map build_const_key_map list_to_tuple list_append set_add "
     "map_add list_extend set_update dict_update unpack_sequence unpack_ex binary_op unary_not "
     "unary_negative unary_positive unary_invert compare_op is_op contains_op format_value "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import types
 import weakref
+from collections import defaultdict
 from typing import Any
 
 from flambeau._core import Tensor
@@ -49,12 +50,15 @@ class Evidence:
             containers that are compared item by item.
         constants: tensors that guards lead to.
         identical: other objects that guards lead to: a result holds themselves, not copies.
+        effects: (dict, key, value) of items that are written, by identity number and key; (list,
+            None, value) of what is appended.
     """
 
     def __init__(self, values: list[Any]) -> None:
         self.arguments: dict[int, Any] = {}
         self.constants: dict[int, Any] = {}
         self.identical: dict[int, Any] = {}
+        self.effects: dict[Any, tuple[Any, Any, Any]] = {}
         self._roots: dict[int, Any] = {}
         self._objects: dict[int, tuple[Any, Any]] = {}
         self._dicts: dict[int, tuple[Any, dict[Any, Any]]] = {}
@@ -107,8 +111,10 @@ class Evidence:
 
     def item(self, table: object, key: object, owner: str = "") -> Any:
         """The value that a dict has under a key, or MISSING."""
-        if not is_key(key):
+        if not is_key(key) and id(key) not in self.constants:
             raise Unexplained(f"a dict is read by a key that is a {type(key).__name__}")
+        if (id(table), key) in self.effects:
+            return self.effects[id(table), key][2]
         value = look_up(table, key)
         if id(table) in self.arguments:
             return value
@@ -121,8 +127,9 @@ class Evidence:
         """All items of a dict, in order, are read."""
         if id(table) in self.arguments:
             return
+        self._check_unwritten(table)
         for key, value in dict.items(table):
-            if not is_key(key):
+            if not is_key(key) and id(key) not in self.constants:
                 raise Unexplained(f"a dict has a key that is a {type(key).__name__}")
             self.read(value)
         self._complete[id(table)] = table
@@ -132,9 +139,34 @@ class Evidence:
         """All elements of a list, set or deque are read."""
         if id(values) in self.arguments:
             return
+        self._check_unwritten(values)
         self._lists[id(values)] = (values, tuple(values))
         for value in values:
             self.read(value)
+
+    def _check_unwritten(self, container: object) -> None:
+        if any(container is target for target, _, _ in self.effects.values()):
+            raise Unexplained(f"it reads a {type(container).__name__} that it wrote")
+
+    # ------------------------------------------------------------------ what is written
+    def write(self, table: Any, key: Any, value: object) -> None:
+        """A dict from outside gets an item, which nothing reads before."""
+        kind = type(table)
+        if kind not in (dict, defaultdict) or id(table) in self.arguments:
+            raise Unexplained(f"it writes to a {kind.__name__} from outside")
+        if (id(table), key) not in self.effects:
+            if look_up(table, key) is value:
+                self.item(table, key)  # the write changes nothing
+                return
+            if id(table) in self._complete or key in self._dicts.get(id(table), ((), ()))[1]:
+                raise Unexplained(f"it changes what it reads of a {kind.__name__} from outside")
+        self.effects[id(table), key] = (table, key, value)
+
+    def append(self, values: list[Any], value: object) -> None:
+        """A list from outside gets one more element; nothing reads it before."""
+        if id(values) in self.arguments or id(values) in self._lists:
+            raise Unexplained("it writes to a list from outside")
+        self.effects[id(values), len(self.effects), "append"] = (values, None, value)
 
     def attribute(self, kind: type, name: str) -> Any:
         """The attribute that a type or its bases define, or MISSING."""
@@ -260,8 +292,8 @@ class Evidence:
         for table, reads in self._dicts.values():
             owner = self._owners.get(id(table), f"dict at {id(table):#x}")
             if id(table) in self._complete:
-                lines.append(f"list({owner}) == {list(table)!r}")
-            lines.extend(_comparison(f"{owner}[{key!r}]", reads[key]) for key in reads)
+                lines.append(f"list({owner}) == [{', '.join(map(_key, table))}]")
+            lines.extend(_comparison(f"{owner}[{_key(key)}]", reads[key]) for key in reads)
         for kind, names in self._types.items():
             lines.extend(_comparison(f"{kind.__qualname__}.{n}", v) for n, v in names.items())
             lines.extend([f"{kind.__qualname__}.__name__ is unchanged"] * (kind in self._titles))
@@ -306,6 +338,10 @@ def _name(value: object) -> str:
     return f"{type(value).__qualname__} at {id(value):#x}"
 
 
+def _key(key: object) -> str:
+    return _name(key) if isinstance(key, Tensor) else repr(key)
+
+
 def _comparison(what: str, value: object) -> str:
     if value is MISSING:
         return f"{what} is not there"
@@ -339,3 +375,12 @@ def _describe(name: str, value: Any, lines: list[str]) -> None:
             _describe(f"{name}[{key!r}]", value[key], lines)
     else:
         lines.append(_comparison(name, value))
+
+
+def gradient_lines(gradients: list[tuple[Any, Any, int, Any]]) -> list[str]:
+    """Guards on `.grad` as readable Python.
+
+    Args:
+        gradients: as the core gives them: (tensor, what was there, whether it was read, ...) each.
+    """
+    return [_comparison(f"({_name(t)}).grad", before) for t, before, read, _ in gradients if read]

@@ -5,12 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau import _core
-from flambeau.capture.frame.evidence import Evidence, Raised, Unexplained, argument_lines
+from flambeau.capture.frame.evidence import (
+    Evidence,
+    Raised,
+    Unexplained,
+    argument_lines,
+    gradient_lines,
+)
 from flambeau.capture.frame.machine import Machine
+from flambeau.capture.frame.numbers import Rates
 from flambeau.capture.frame.results import Results
 from flambeau.compiler import debug
 from flambeau.ir.lock import late
 from flambeau.runtime import logs
+
+_RATES = "_read_rates"  # attribute of a compiled function
 
 
 def learn(compiled: Any, tuned: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
@@ -24,23 +33,18 @@ def learn(compiled: Any, tuned: bool, args: tuple[Any, ...], kwargs: dict[str, A
     Returns:
         None, or why there is no explanation.
     """
-    try:
-        mode = _core.record_learn()
-    except RuntimeError as error:
-        return _text(error)
-    try:
-        if tuned:
-            _core.record_tune()
-        guards = _explain(compiled, mode, args, kwargs)
-    except (Unexplained, Exception) as error:
-        reason = _text(error)
+    rates = vars(compiled).setdefault(_RATES, Rates())
+    rates.begin()
+    guards, reason = _attempt(compiled, tuned, args, kwargs)
+    if reason is not None and rates.varying:  # Python looks at one of them, or it is no number
+        rates.fixed = True
+        guards, reason = _attempt(compiled, tuned, args, kwargs)
+    if reason is not None:
         text = f"{_title(compiled)} is recorded at every call: {reason}"
         debug.show(debug.PLANS, text)
         if logs.active():
             late("flambeau.reports.region_logs").unexplained(compiled, text, reason)
         return reason
-    finally:
-        _core.record_unlearn(mode)
     text = f"{_title(compiled)} is explained, guards: " + "\n    ".join(guards)
     debug.show(debug.PLANS, text)
     if logs.active():
@@ -48,22 +52,49 @@ def learn(compiled: Any, tuned: bool, args: tuple[Any, ...], kwargs: dict[str, A
     return None
 
 
+def _attempt(
+    compiled: Any, tuned: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[list[str], str | None]:
+    """One dry run: its guards, and why there are none."""
+    try:
+        mode = _core.record_learn()
+    except RuntimeError as error:
+        return [], _text(error)
+    try:
+        if tuned:
+            _core.record_tune()
+        return _explain(compiled, mode, args, kwargs), None
+    except (Unexplained, Exception) as error:
+        return [], _text(error)
+    finally:
+        _core.record_unlearn(mode)
+
+
 def _explain(compiled: Any, mode: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
     values = [*args, *kwargs.values()]
     evidence = Evidence(values)
-    machine = Machine(evidence)
+    machine = Machine(evidence, vars(compiled)[_RATES])
     result = machine.call(compiled._function, args, dict(kwargs))
     results = Results(machine)
     results.read(result)
+    for _, _, value in evidence.effects.values():
+        results.read(value)
     machine.check_generators()
     if int(_core.is_grad_enabled()) + 2 * int(_core.is_inference_mode_enabled()) != mode:
         raise Unexplained("it changes the gradient mode")
     names = [f"args[{i}]" for i in range(len(args))] + list(kwargs)
-    lines = argument_lines(values, names) + evidence.lines()
+    gradients = _core.record_gradients()  # they are what they were from here on
+    for _, before, read, _ in gradients:
+        if read and before is not None:
+            evidence.read(before)
+    lines = argument_lines(values, names) + evidence.lines() + gradient_lines(gradients)
+    lines += machine.numbers.lines()
     machine.forget()  # what only the dry run holds is no result
     constants = tuple(evidence.constants.values())
     identical, built = tuple(results.identical), tuple(results.built)
-    compiled._explain(args, kwargs, result, (evidence.parts(), constants, identical, built, lines))
+    effects = (gradients, [*evidence.effects.values()], machine.numbers.parts(), machine.ranged)
+    parts = (evidence.parts(), constants, identical, built, lines, *effects)
+    compiled._explain(args, kwargs, result, parts)
     return lines
 
 

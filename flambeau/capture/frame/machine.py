@@ -19,12 +19,14 @@ from typing import Any, TypeVar
 from flambeau import _core
 from flambeau._core import Tensor
 from flambeau.capture.frame import native_calls as native
-from flambeau.capture.frame import plain
+from flambeau.capture.frame import plain, tensors
 from flambeau.capture.frame.binding import bind
 from flambeau.capture.frame.evidence import MISSING, Evidence, Raised, Unexplained, is_key, look_up
 from flambeau.capture.frame.generators import GENERATOR_METHODS, Generator, Trace
+from flambeau.capture.frame.numbers import Number, Numbers, Rates
+from flambeau.capture.frame.tensors import CALLED
 from flambeau.ir.lock import late
-from flambeau.runtime import boundaries
+from flambeau.runtime import boundaries, counting
 
 Value = TypeVar("Value")
 
@@ -49,7 +51,6 @@ _GENERIC = frozenset(  # ways to read and write attributes that look them up pla
     for name in ("__getattribute__", "__setattr__")
     if name in kind.__dict__
 )
-_CALLED: tuple[Any, ...] = (_core.Op, _core.shield, types.FunctionType)
 
 
 class Machine:
@@ -57,12 +58,18 @@ class Machine:
 
     Attributes:
         evidence: what they read.
+        rates: which floats among that differ between calls.
+        numbers: those that differ between calls.
+        ranged: whether they name a part of themselves for profiles.
         steps: instructions that may still be executed.
         handled: the error whose handler runs.
     """
 
-    def __init__(self, evidence: Evidence) -> None:
+    def __init__(self, evidence: Evidence, rates: Rates) -> None:
         self.evidence = evidence
+        self.rates = rates
+        self.numbers = Numbers()
+        self.ranged = False
         self.steps = _MAX_STEPS
         self.codes: dict[int, Any] = {}  # decoded, by identity of the code objects
         self.handled: BaseException | None = None
@@ -131,7 +138,7 @@ class Machine:
         """The attribute of a value."""
         kind = type(value)
         if kind in plain.TENSORS:
-            return self._tensor_attribute(value, kind, name)
+            return tensors.attribute(self, value, kind, name)
         if kind in plain.ATOMS or kind in plain.CONTAINERS or kind in plain.NATIVE_ATTRIBUTES:
             return getattr(value, name)
         if kind is types.ModuleType:
@@ -145,22 +152,6 @@ class Machine:
         if kind is types.FunctionType and name in ("__name__", "__qualname__", "__module__"):
             raise Unexplained("it reads the name of a function")
         return self._object_attribute(value, kind, name)
-
-    def _tensor_attribute(self, value: Any, kind: type, name: str) -> Any:
-        defined = self.evidence.attribute(kind, name)
-        if name in plain.TENSOR_FACTS or name in plain.TENSOR_METHODS:
-            if not isinstance(defined, (types.GetSetDescriptorType, types.MethodDescriptorType)):
-                raise Unexplained(f"somebody replaced {name} of tensors")
-            if name in ("T", "H") and value.ndim != 2:
-                raise Unexplained(f"{name} of a tensor that is no matrix warns")
-            return getattr(value, name)
-        if isinstance(defined, property) and defined.fget is not None:
-            return self.call(defined.fget, (value,), {})
-        if isinstance(defined, _CALLED):
-            return types.MethodType(defined, value)
-        if defined is MISSING and not value.__dict__:  # which is guarded with its geometry
-            raise Raised(AttributeError(name), exact=False)
-        raise Unexplained(f"it reads {name} of a tensor")
 
     def _module_attribute(self, module: types.ModuleType, name: str) -> Any:
         value = self.evidence.item(module.__dict__, name, module.__name__)
@@ -213,7 +204,7 @@ class Machine:
     def _unbound(self, value: object, name: str) -> Any:
         if isinstance(value, staticmethod):
             return value.__func__
-        if isinstance(value, (*_CALLED, *_NATIVE)):
+        if isinstance(value, (*CALLED, *_NATIVE)):
             return value
         if isinstance(value, types.ClassMethodDescriptorType):
             return value.__get__(None, value.__objclass__)
@@ -317,7 +308,7 @@ class Machine:
         return item
 
     def _bind(self, value: object, owner: object, kind: type, name: str) -> Any:
-        called: tuple[Any, ...] = (*_CALLED, _core.CompiledFunction)
+        called: tuple[Any, ...] = (*CALLED, _core.CompiledFunction)
         if isinstance(value, called):
             return types.MethodType(value, owner)
         if isinstance(value, classmethod):
@@ -333,6 +324,8 @@ class Machine:
     def typed(self, value: object) -> type:
         """The type of a value, which must stay it."""
         kind = type(value)
+        if kind is Number:
+            return float
         if kind is Generator or kind is types.GeneratorType or kind is Trace:
             raise Unexplained("it reads the type of an iterator or a traceback")
         if kind.__flags__ & _HEAP_TYPE and kind not in plain.TENSORS and not self.is_fresh(value):
@@ -359,10 +352,15 @@ class Machine:
         """The value that a dict has under a key, or MISSING."""
         if self.is_fresh(table):
             return look_up(table, key)
-        return self.evidence.item(table, key)
+        if id(table) in self.evidence.arguments or type(key) is not str:
+            return self.evidence.item(table, key)
+        return self.rates.item(self, table, key)
 
     def setattr(self, value: object, name: str, new: object) -> None:
-        """Sets an attribute of a fresh object."""
+        """Sets an attribute of an object, or the gradient of a tensor."""
+        if type(value) in plain.TENSORS and name == "grad":
+            tensors.set_gradient(self, value, new)
+            return
         method = self.evidence.attribute(type(value), "__setattr__")
         if isinstance(method, types.FunctionType):
             self.call(method, (value, name, new), {})
@@ -384,8 +382,40 @@ class Machine:
                 return
             if _is_data(descriptor) and not isinstance(descriptor, types.MemberDescriptorType):
                 raise Unexplained(f"{type(value).__name__} computes its attributes")
+        bare = isinstance(descriptor, types.MemberDescriptorType) or isinstance(value, Tensor)
+        table = None if bare or self.is_fresh(value) else self.holder(value)
+        if table is not None:
+            self.evidence.write(table, name, new)
+            return
         self.writable(value)
         self.native(object.__setattr__, value, name, new)
+
+    def set_item(self, table: Any, key: Any, new: object) -> None:
+        """table[key] = new, for a list, a deque or a dict."""
+        kind = type(table)
+        if kind in plain.DICTS and not self.is_fresh(table) and self.is_key(key):
+            self.evidence.write(table, key, new)
+            return
+        self.writable(table)
+        if not plain.compares(key):
+            raise Unexplained(f"it writes items of a {kind.__name__}")
+        self.native(operator.setitem, table, key, new)
+
+    def is_key(self, value: object) -> bool:
+        """Whether looking up a value in a dict is the same in every call."""
+        return is_key(value) or self._is_constant(value)
+
+    def hashes(self, value: object) -> bool:
+        """Whether a value is hashed in the same way in every call, by no code of users."""
+        return plain.hashes(value) or self._is_constant(value)
+
+    def _is_constant(self, value: object) -> bool:
+        """Whether it is a tensor that guards lead to, which is hashed by its identity."""
+        return (
+            type(value) in plain.TENSORS
+            and id(value) in self.evidence.constants
+            and not isinstance(self.evidence.attribute(type(value), "__hash__"), CALLED)
+        )
 
     def slots(self, values: tuple[Any, ...], *names: str) -> None:
         """The operators of tensors among the values are called, which are the package's own."""
@@ -443,6 +473,8 @@ class Machine:
         code = function.__code__
         if not self.is_fresh(function):
             self.evidence.function(function)
+            if function in counting.FUNCTIONS and not kwargs:
+                return self._count(*args)
         if code.co_flags & _COROUTINES:
             raise Unexplained("it calls a coroutine")
         frame = bytecode().Frame(self, function, bind(self, function, args, kwargs))
@@ -450,6 +482,10 @@ class Machine:
             self._generators.append(Generator(self, frame))
             return self.fresh(self._generators[-1])
         return self.run(frame.run)
+
+    def _count(self, tensors: Any) -> Any:
+        values = list(self.iterate(tensors))
+        return self.fresh(list(self.numbers.count(values, self.evidence.constants)))
 
     def run(self, execute: Callable[..., Value], *args: Any) -> Value:
         """Executes a frame, or a part of it, inside of those that run."""
@@ -498,9 +534,12 @@ class Machine:
         self.evidence.operator(op)
         if kwargs.get("out") is not None:
             raise Unexplained("it passes out=")
+        composed = any("python" in flags for _, _, flags in op.overloads)
+        if not composed:
+            args = tuple(map(self.numbers.argument, args))
         self.touch(args)
         self.touch(tuple(kwargs.values()))
-        if any("python" in flags for _, _, flags in op.overloads):
+        if composed:
             index, values, _ = op.bind(args, kwargs)
             arguments, body, flags = op.overloads[index]
             if "python" in flags:
@@ -710,13 +749,13 @@ class Machine:
         value = self.as_tuple(value)
         kind = type(value)
         if kind in plain.DICTS:
-            item = self.table_item(value, key) if is_key(key) else MISSING
+            item = self.table_item(value, key) if self.is_key(key) else MISSING
             if item is MISSING:
                 if kind is defaultdict and value.default_factory is not None:
                     return self._default_item(value, key)
                 if self.is_fresh(value) and plain.hashes(key) and key in value:
                     return value[key]
-                if is_key(key):
+                if self.is_key(key):
                     raise Raised(KeyError(key))
                 raise Unexplained("a dict is read by another key")
             return item

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from flambeau import _core
 from flambeau.capture.frame import iteration, operators, plain, texts
-from flambeau.capture.frame.evidence import MISSING, Raised, Unexplained, is_key
+from flambeau.capture.frame.evidence import MISSING, Raised, Unexplained
 from flambeau.capture.frame.generators import Generator
+from flambeau.capture.frame.numbers import Number
 
 if TYPE_CHECKING:
     from flambeau.capture.frame.machine import Machine
@@ -75,6 +76,8 @@ def call(
     Raises:
         Unexplained: it is not understood, with these arguments.
     """
+    if any(type(value) is Number for value in args):
+        return _call_with_numbers(machine, function, args, kwargs)
     special = _SPECIAL.get(function) if _hashable(function) else None
     if special is not None:
         if kwargs and function not in _NAMED:
@@ -99,6 +102,19 @@ def call(
     if function not in _PURE:
         raise Unexplained(f"it calls {getattr(function, '__qualname__', function)}")
     return _call_pure(machine, function, args, kwargs)
+
+
+def _call_with_numbers(
+    machine: Machine, function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    if function is isinstance:
+        return _isinstance(machine, *args, **kwargs)
+    owner = getattr(function, "__self__", None)
+    if type(owner) is list and function.__name__ == "append":  # which does not look at it
+        return _call_list(machine, owner, function, args)
+    if kwargs:
+        raise Unexplained("it passes a counter by name")
+    return machine.numbers.call(function, args)
 
 
 def _hashable(function: object) -> bool:
@@ -141,7 +157,7 @@ def _build(machine: Machine, kind: Any, args: tuple[Any, ...], kwargs: dict[str,
     iterator = machine.iterate(args[0])
     if kind in (set, frozenset):
         values = list(iterator)
-        if not all(plain.hashes(value) for value in values):
+        if not all(machine.hashes(value) for value in values):
             raise Unexplained("it makes a set of objects")
         return machine.fresh(kind(values))
     return machine.fresh(kind(iterator, *args[1:], **kwargs))
@@ -168,6 +184,8 @@ def _call_method(
     if kind in plain.TENSORS and name in plain.TENSOR_METHODS:
         machine.touch(args)
         return function(*args, **kwargs)
+    if kind in plain.TENSORS and name == "requires_grad_" and args == (owner.requires_grad,):
+        return owner
     if kind in (list, deque) and (name in _LIST_READS or name in _LIST_WRITES) and not kwargs:
         return _call_list(machine, owner, function, args)
     if kind is list and name == "sort" and not args:
@@ -176,7 +194,7 @@ def _call_method(
         return None
     if kind in plain.DICTS:
         return _call_dict(machine, owner, function, args, kwargs)
-    if kind is set and name in _SET_METHODS and all(plain.hashes(value) for value in args):
+    if kind is set and name in _SET_METHODS and all(machine.hashes(value) for value in args):
         machine.writable(owner)
         return machine.collection(machine.native(function, *args))
     if kind is tuple and name in ("index", "count") and plain.compares((owner, args)):
@@ -195,6 +213,9 @@ def _call_list(
     machine: Machine, owner: Any, function: Callable[..., object], args: tuple[Any, ...]
 ) -> Any:
     name = function.__name__
+    if name == "append" and type(owner) is list and not machine.is_fresh(owner) and len(args) == 1:
+        machine.evidence.append(owner, args[0])
+        return None
     if name in _LIST_WRITES:
         machine.writable(owner)
         if name == "remove" and not plain.compares((owner, args)):
@@ -220,7 +241,7 @@ def _call_dict(
     kwargs: dict[str, Any],
 ) -> Any:
     name = function.__name__
-    if name == "get" and is_key(args[0]):
+    if name == "get" and machine.is_key(args[0]):
         value = machine.table_item(owner, args[0])
         return (args[1] if len(args) > 1 else None) if value is MISSING else value
     if name in ("keys", "values", "items", "copy"):
@@ -368,6 +389,40 @@ def _from_iterable(machine: Machine, columns: object) -> Any:
     return machine.fresh(iteration.chained(machine, machine.iterate(columns)))
 
 
+def _backward(machine: Machine, *args: Any) -> Any:
+    """`run_backward`: the engine runs on the tape of the dry run."""
+    if args[3]:
+        raise Unexplained("it calls backward with create_graph")
+    machine.touch(args)
+    return machine.native(_core.run_backward, *args)
+
+
+def _call_each(
+    machine: Machine, function: object, count: int, columns: Any, names: tuple[str, ...]
+) -> Any:
+    results: list[Any] = machine.fresh([])
+    for column in columns:
+        if type(column) is list:
+            machine.length(column)
+    positional = len(columns) - len(names)
+    for index in range(count):
+        row = [column[index] if type(column) is list else column for column in columns]
+        named = dict(zip(names, row[positional:], strict=True))
+        results.append(machine.call(function, tuple(row[:positional]), named))
+    return results
+
+
+def _range(machine: Machine, name: object) -> None:
+    """`profile_enter`, where no profile runs: a call while one runs is recorded."""
+    if _core.profile_running():
+        raise Unexplained("a profile runs")
+    machine.ranged = True
+
+
+def _ignore(machine: Machine, *args: object) -> None:
+    """A call without effect in a dry run."""
+
+
 _CLASS_METHODS: dict[tuple[type, str], Callable[..., object]] = {
     (dict, "fromkeys"): _fromkeys,
     (itertools.chain, "from_iterable"): _from_iterable,
@@ -513,6 +568,12 @@ _SPECIAL: dict[Any, Callable[..., object]] = {
     OrderedDict: _ordered_dict,
     defaultdict: _default_dict,
     vars: _vars,
+    _core.run_backward: _backward,
+    _core.call_each: _call_each,
+    _core.profile_enter: _range,
+    _core.profile_exit: _ignore,
+    _core.record_begin_sealed: _ignore,
+    _core.record_end: _ignore,
     hash: _hash,
     object.__new__: _new,
     object.__setattr__: _plain_setattr,

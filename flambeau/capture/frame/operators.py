@@ -8,7 +8,8 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from flambeau.capture.frame import plain
-from flambeau.capture.frame.evidence import MISSING, Raised, Unexplained, is_key
+from flambeau.capture.frame.evidence import MISSING, Raised, Unexplained
+from flambeau.capture.frame.numbers import Number
 
 if TYPE_CHECKING:
     from flambeau.capture.frame.machine import Machine
@@ -43,6 +44,8 @@ _PLAIN = plain.ATOMS | plain.TENSORS | {tuple, list, set, dict}
 def binary(machine: Machine, symbol: str, left: object, right: object) -> Any:
     """left + right, left += right, ..."""
     kinds = (type(left), type(right))
+    if Number in kinds:
+        return machine.numbers.binary(symbol, left, right)
     if kinds[0] not in _PLAIN or kinds[1] not in _PLAIN:
         return _binary_of_objects(machine, symbol, left, right)
     if symbol.endswith("=") and kinds[0] in (list, set, dict):
@@ -159,7 +162,7 @@ def contains(machine: Machine, container: Any, value: object) -> bool:
     """value in container"""
     kind = type(container)
     if kind in plain.DICTS:
-        if is_key(value):
+        if machine.is_key(value):
             return machine.table_item(container, value) is not MISSING
         if not machine.is_fresh(container) or not plain.hashes(value):
             raise Unexplained("it looks up an object")
@@ -178,6 +181,8 @@ def contains(machine: Machine, container: Any, value: object) -> bool:
 
 
 def _contains_object(machine: Machine, container: Any, value: object, kind: type) -> bool:
+    if kind in (set, frozenset) and all(map(machine.hashes, (value, *container))):
+        return value in container
     if kind not in (list, tuple) or type(value) in plain.TENSORS:
         raise Unexplained("it looks up an object")
     return _among(machine, iter(container), value)

@@ -1,0 +1,188 @@
+// Effects of a frame besides its result: gradients of leaves, items of dicts and lists, and
+// counters with the numbers that follow from them.
+//
+// A dry run writes `.grad` as the program does, and notes what was there before: it is restored
+// when the dry run ends. An explained call compares what was read of it, and assigns what the
+// program leaves there. Counters are tensors of one element that Python adds 1 to and reads; the
+// numbers that it computes of their values are computed here, in its order and precision.
+#include <cmath>
+
+#include "frame/frame.h"
+
+namespace fb {
+
+// ---------------------------------------------------------------- in a dry run
+namespace {
+
+struct GradientNote {
+  Ref<Tensor> tensor, before;  // before: null where there was none
+  bool read;                   // it was read before it was written
+};
+constinit FB_THREAD_LOCAL std::vector<GradientNote>* dry_notes = nullptr;  // of this dry run
+
+}  // namespace
+
+void record_note_gradient(Tensor* t, bool reads) {
+  if (t->storage->pending) return;  // the dry run made it
+  if (!dry_notes) dry_notes = new std::vector<GradientNote>();
+  std::vector<GradientNote>& notes = *dry_notes;
+  const bool noted = std::any_of(notes.begin(), notes.end(),
+                                 [&](const GradientNote& note) { return note.tensor.get() == t; });
+  if (noted) return;
+  notes.push_back({share(t), share(t->autograd ? t->autograd->grad : nullptr), reads});
+}
+
+bool record_refuse(const char* why) {
+  active_recorder->refused = true;
+  PyErr_Format(PyExc_RuntimeError, "[compile] %s", why);
+  return false;
+}
+
+bool record_has(const Node* node) {
+  return active_recorder && node->recorded.epoch == active_recorder->epoch;
+}
+
+bool node_observed(const Node* node) {
+  const NodeExtras* x = node->extras;
+  const auto hooked = [](const Ref<>& hooks) { return static_cast<bool>(hooks); };
+  return x && (x->prehooks || x->posthooks || !x->retained.empty() || !x->packed.empty() ||
+               std::any_of(x->tensor_hooks.begin(), x->tensor_hooks.end(), hooked));
+}
+
+void record_undo_gradients() {
+  if (!dry_notes) return;
+  std::vector<GradientNote>* notes = std::exchange(dry_notes, nullptr);
+  for (GradientNote& note : *notes) {
+    Autograd* a = note.tensor->autograd;
+    if (a) assign(a->grad, std::move(note.before));
+  }
+  delete notes;
+}
+
+PyObject* record_gradients(PyObject*, PyObject*) {
+  if (!active_recorder || !active_recorder->learning) {
+    PyErr_SetString(PyExc_RuntimeError, "[compile] no dry run is active");
+    return nullptr;
+  }
+  PyObject* list = build_list(dry_notes ? dry_notes->size() : 0, [&](size_t i) {
+    const GradientNote& note = (*dry_notes)[i];
+    const Autograd* a = note.tensor->autograd;
+    return Py_BuildValue("(OOiO)", object_of(note.tensor), or_none(note.before), note.read ? 1 : 0,
+                         or_none(a ? a->grad : nullptr));
+  });
+  record_undo_gradients();
+  return list;
+}
+
+PyObject* record_made(PyObject*, PyObject* tensor) {
+  return PyBool_FromLong(is_tensor(tensor) && tensor_of(tensor)->storage->pending);
+}
+
+// ---------------------------------------------------------------- gradients
+namespace {
+
+bool has_hooks(const Autograd* a) {
+  return a->hooks || a->post_accumulate_hooks || (a->accumulator && a->accumulator->extras);
+}
+
+}  // namespace
+
+bool GradientGuard::holds(const Tensor* t, const std::vector<Ref<Tensor>>& constants) const {
+  const Autograd* a = t->autograd;
+  if (!a) return kind != Same;
+  if (has_hooks(a)) return false;
+  if (kind == Same) return a->grad == constants[static_cast<size_t>(constant)].get();
+  return kind == Any || !a->grad;
+}
+
+bool set_gradient(Tensor* t, PyObject* value) {
+  if (value == Py_None && !t->autograd) return true;
+  Autograd* a = tensor_autograd(t);
+  if (!a) return false;
+  assign(a->grad, value == Py_None ? Ref<Tensor>() : share(tensor_of(value)));
+  return true;
+}
+
+bool Effect::apply(PyObject* value) const {
+  if (!key) return PyList_Append(container.get(), value) == 0;
+  return PyDict_SetItem(container.get(), key.get(), value) == 0;
+}
+
+// ---------------------------------------------------------------- counters
+namespace {
+
+double counted(const Tensor* t) {
+  if (t->dtype == DType::F64) return *reinterpret_cast<const double*>(t->data()) + 1;
+  return *reinterpret_cast<const float*>(t->data()) + 1.0F;
+}
+
+double operand(const NumberStep::Operand& operand, const std::vector<double>& values) {
+  return operand.step < 0 ? operand.value : values[static_cast<size_t>(operand.step)];
+}
+
+double result_of(const NumberStep& step, double a, double b) {
+  switch (step.kind) {
+    case NumberStep::Count:
+    case NumberStep::Item:
+      return a;
+    case NumberStep::Add:
+      return a + b;
+    case NumberStep::Subtract:
+      return a - b;
+    case NumberStep::Multiply:
+      return a * b;
+    case NumberStep::Divide:
+      return a / b;
+    case NumberStep::Power:
+      return std::pow(a, b);
+    case NumberStep::SquareRoot:
+      return std::sqrt(a);
+  }
+  return a;
+}
+
+}  // namespace
+
+bool is_counter(const Tensor* t) {
+  return (t->dtype == DType::F32 || t->dtype == DType::F64) && t->numel == 1 &&
+         on_host(t->device) && !t->storage->pending && !t->count && !(t->flags & kLazy);
+}
+
+double Numbers::value_of(const NumberStep& step, const std::vector<Ref<Tensor>>& constants,
+                         const std::vector<double>& values) const {
+  const auto index = static_cast<size_t>(step.left.step);
+  if (step.kind == NumberStep::Count) return counted(constants[index].get());
+  if (step.kind != NumberStep::Item) {
+    return result_of(step, operand(step.left, values), operand(step.right, values));
+  }
+  PyObject* value = PyDict_GetItemWithError(items[index].dict.get(), items[index].key.get());
+  if (!value) PyErr_Clear();
+  return value && PyFloat_CheckExact(value) ? PyFloat_AS_DOUBLE(value) : std::nan("");
+}
+
+bool Numbers::compute(const std::vector<Ref<Tensor>>& constants, Scalar* scalars) const {
+  std::vector<double> values;
+  values.reserve(steps.size());
+  for (const NumberStep& step : steps) {
+    values.push_back(value_of(step, constants, values));
+    if (!std::isfinite(values.back())) return false;  // Python raises, or has another type
+  }
+  for (const NumberUse& use : uses) scalars[use.scalar].d = values[use.step];
+  return true;
+}
+
+void Numbers::count(const std::vector<Ref<Tensor>>& constants) const {
+  for (const NumberStep& step : steps) {
+    if (step.kind != NumberStep::Count) continue;
+    Tensor* t = constants[static_cast<size_t>(step.left.step)].get();
+    const double value = counted(t);
+    if (t->dtype == DType::F64) {
+      *reinterpret_cast<double*>(t->data()) = value;
+    } else {
+      *reinterpret_cast<float*>(t->data()) = static_cast<float>(value);
+    }
+    tensor_bump_version(t);
+  }
+}
+
+}  // namespace fb
