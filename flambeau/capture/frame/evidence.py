@@ -101,6 +101,10 @@ class Evidence:
                 self.read(item, depth + 1)
         return value
 
+    def names(self, value: object) -> bool:
+        """Whether it is the same object in every call, no tensor."""
+        return id(value) in self.identical or id(value) in self._roots
+
     def constant(self, value: object) -> Any:
         """A constant of a code object."""
         if type(value) is tuple:

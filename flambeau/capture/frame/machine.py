@@ -403,18 +403,20 @@ class Machine:
 
     def is_key(self, value: object) -> bool:
         """Whether looking up a value in a dict is the same in every call."""
-        return is_key(value) or self._is_constant(value)
+        return is_key(value) or (type(value) in plain.TENSORS and self.is_constant(value))
 
     def hashes(self, value: object) -> bool:
         """Whether a value is hashed in the same way in every call, by no code of users."""
-        return plain.hashes(value) or self._is_constant(value)
+        return plain.hashes(value) or self.is_constant(value)
 
-    def _is_constant(self, value: object) -> bool:
-        """Whether it is a tensor that guards lead to, which is hashed by its identity."""
-        return (
-            type(value) in plain.TENSORS
-            and id(value) in self.evidence.constants
-            and not isinstance(self.evidence.attribute(type(value), "__hash__"), CALLED)
+    def is_constant(self, value: object) -> bool:
+        """Whether guards name a tensor or an object, which is hashed by its identity."""
+        kind, evidence = type(value), self.evidence
+        if kind in plain.TENSORS:
+            named = id(value) in evidence.constants
+            return named and evidence.attribute(kind, "__hash__") is Tensor.__hash__
+        return evidence.names(value) and all(
+            evidence.attribute(kind, n) is getattr(object, n) for n in ("__hash__", "__eq__")
         )
 
     def slots(self, values: tuple[Any, ...], *names: str) -> None:

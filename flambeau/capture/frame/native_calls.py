@@ -282,6 +282,8 @@ def _isinstance(machine: Machine, value: object, kinds: object) -> bool:
         return any(_isinstance(machine, value, kind) for kind in kinds.__args__)
     if not isinstance(kinds, type):
         raise Unexplained(f"isinstance of a {type(kinds).__name__}")
+    if type(value) is Generator and type(kinds) is type:
+        return issubclass(types.GeneratorType, kinds)
     kind = machine.typed(value)
     if type(kinds) is type:
         bases = [base for base in kind.__mro__ if base is not object]
@@ -298,6 +300,12 @@ def _isinstance(machine: Machine, value: object, kinds: object) -> bool:
         if kind in plain.ATOMS | plain.CONTAINERS | plain.TENSORS:
             return isinstance(value, kinds)
     raise Unexplained(f"isinstance of {kinds.__name__}, whose class decides")
+
+
+def _id(machine: Machine, value: object) -> int:
+    if not machine.is_constant(value):
+        raise Unexplained(f"it reads the id of a {type(value).__name__}")
+    return id(value)
 
 
 def _issubclass(machine: Machine, kind: Any, kinds: Any) -> bool:
@@ -568,6 +576,7 @@ _SPECIAL: dict[Any, Callable[..., object]] = {
     OrderedDict: _ordered_dict,
     defaultdict: _default_dict,
     vars: _vars,
+    id: _id,
     _core.run_backward: _backward,
     _core.call_each: _call_each,
     _core.profile_enter: _range,

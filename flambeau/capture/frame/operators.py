@@ -167,6 +167,8 @@ def contains(machine: Machine, container: Any, value: object) -> bool:
         if not machine.is_fresh(container) or not plain.hashes(value):
             raise Unexplained("it looks up an object")
         return value in container
+    if kind is set and machine.is_fresh(container) and machine.hashes(value):
+        return value in container  # whose elements are hashed in this way, too
     if kind in plain.ATOMS or kind in plain.CONTAINERS:
         machine.touch(container)
         if not plain.compares(container) or not plain.compares(value):
@@ -181,8 +183,6 @@ def contains(machine: Machine, container: Any, value: object) -> bool:
 
 
 def _contains_object(machine: Machine, container: Any, value: object, kind: type) -> bool:
-    if kind in (set, frozenset) and all(map(machine.hashes, (value, *container))):
-        return value in container
     if kind not in (list, tuple) or type(value) in plain.TENSORS:
         raise Unexplained("it looks up an object")
     return _among(machine, iter(container), value)
