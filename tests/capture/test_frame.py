@@ -404,7 +404,7 @@ def _looks_up(x: Any) -> Any:
 
 RECORDED: dict[str, tuple[Callable[..., Any], Callable[[], Any], str]] = {
     "list append": (_appends, lambda: list(LOG), "writes to a list"),
-    "global": (_writes_global, lambda: SCALE, "STORE_GLOBAL"),
+    "global": (_writes_global, lambda: SCALE, "changes what it reads"),
     "attribute": (Counter(), lambda: RECORDED["attribute"][0].count, "from outside"),
     "dict": (Counter().remember, lambda: RECORDED["dict"][0].__self__.seen, "from outside"),
     "unknown function": (_draws, lambda: None, "random"),
