@@ -35,6 +35,9 @@ try:
         import_module(f"{__name__}.{_family}")
 finally:
     if _collecting:
+        if not gc.get_freeze_count():  # freezing and thawing makes all of them old, unread
+            gc.freeze()
+            gc.unfreeze()
         gc.enable()
 
 
