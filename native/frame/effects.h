@@ -1,4 +1,4 @@
-// What a dry run must know of gradients: the engine and the attribute `grad` of tensors report here.
+// What a dry run must know of gradients: the engine and the attribute `grad` report here.
 #pragma once
 #include "tape/tape.h"
 
@@ -7,8 +7,8 @@ namespace fb {
 // A dry run reads or writes the `.grad` of a tensor, which gets its old one back in the end.
 void record_note_gradient(Tensor* t, bool reads);
 void record_undo_gradients();
-bool record_refuse(const char* why);  // the dry run explains nothing; false + exception
-bool record_has(const Node* node);    // it was made while this stream was recorded
+bool record_refuse(const char* why);   // the dry run explains nothing; false + exception
+bool record_has(const Node* node);     // it was made while this stream was recorded
 bool node_observed(const Node* node);  // hooks see its gradients
 
 }  // namespace fb

@@ -26,7 +26,7 @@ from flambeau.capture.frame.generators import GENERATOR_METHODS, Generator, Trac
 from flambeau.capture.frame.numbers import Number, Numbers, Rates
 from flambeau.capture.frame.tensors import CALLED
 from flambeau.ir.lock import late
-from flambeau.runtime import boundaries, counting
+from flambeau.runtime import boundaries
 
 Value = TypeVar("Value")
 
@@ -475,7 +475,7 @@ class Machine:
         code = function.__code__
         if not self.is_fresh(function):
             self.evidence.function(function)
-            if function in counting.FUNCTIONS and not kwargs:
+            if "_counts_in_tensors" in function.__dict__ and not kwargs:
                 return self._count(*args)
         if code.co_flags & _COROUTINES:
             raise Unexplained("it calls a coroutine")
