@@ -728,17 +728,18 @@ class Frame:
 
 
 _SAME = (
-    "pop_top push_null copy swap load_const load_fast store_fast delete_fast load_global make_cell "
-    "store_global copy_free_vars load_closure load_deref store_deref make_function load_attr "
-    "load_method store_attr binary_subscr store_subscr delete_subscr build_slice build_tuple "
-    "build_list build_set build_string build_map build_const_key_map list_to_tuple list_append set_add "
-    "map_add list_extend set_update dict_update unpack_sequence unpack_ex binary_op unary_not "
-    "unary_negative unary_positive unary_invert compare_op is_op contains_op format_value "
-    "jump_if_true_or_pop jump_if_false_or_pop get_iter for_iter kw_names call call_function_ex "
-    "import_name import_from return_value return_generator yield_value raise_varargs "
-    "before_with load_classderef get_yield_from_iter send reraise push_exc_info pop_except "
-    "get_len match_sequence match_mapping match_keys match_class "
-    "check_exc_match with_except_start load_assertion_error"
+    "pop_top push_null copy swap load_const load_fast store_fast delete_fast load_global "
+    "make_cell store_global copy_free_vars load_closure load_deref store_deref make_function "
+    "load_attr load_method store_attr binary_subscr store_subscr delete_subscr build_slice "
+    "build_tuple build_list build_set build_string build_map build_const_key_map "
+    "list_to_tuple list_append set_add map_add list_extend set_update dict_update "
+    "unpack_sequence unpack_ex binary_op unary_not unary_negative unary_positive unary_invert "
+    "compare_op is_op contains_op format_value jump_if_true_or_pop jump_if_false_or_pop "
+    "get_iter for_iter kw_names call call_function_ex import_name import_from return_value "
+    "return_generator yield_value raise_varargs before_with load_classderef "
+    "get_yield_from_iter send reraise push_exc_info pop_except get_len match_sequence "
+    "match_mapping match_keys match_class check_exc_match with_except_start "
+    "load_assertion_error"
 ).split()
 _EXECUTE: dict[str, Any] = {
     **{name.upper(): getattr(Frame, f"_{name}") for name in _SAME},
