@@ -23,7 +23,7 @@ constinit FB_THREAD_LOCAL std::vector<GradientNote>* dry_notes = nullptr;  // of
 }  // namespace
 
 void record_note_gradient(Tensor* t, bool reads) {
-  if (t->storage->pending) return;  // the dry run made it
+  if (t->storage->pending) return;  // a result of the dry run
   if (!dry_notes) dry_notes = new std::vector<GradientNote>();
   std::vector<GradientNote>& notes = *dry_notes;
   const bool noted = std::any_of(notes.begin(), notes.end(),
@@ -74,7 +74,7 @@ PyObject* record_gradients(PyObject*, PyObject*) {
   return list;
 }
 
-PyObject* record_made(PyObject*, PyObject* tensor) {
+PyObject* record_pending(PyObject*, PyObject* tensor) {
   return PyBool_FromLong(is_tensor(tensor) && tensor_of(tensor)->storage->pending);
 }
 

@@ -8,7 +8,7 @@ namespace fb {
 void record_note_gradient(Tensor* t, bool reads);
 void record_undo_gradients();
 bool record_refuse(const char* why);   // the dry run explains nothing; false + exception
-bool record_has(const Node* node);     // it was made while this stream was recorded
+bool record_has(const Node* node);     // it is of a call of this stream
 bool node_observed(const Node* node);  // hooks see its gradients
 
 }  // namespace fb

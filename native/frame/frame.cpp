@@ -327,7 +327,8 @@ PyMethodDef functions[] = {
     {"record_gradients", record_gradients, METH_NOARGS,
      "The gradients that the active dry run reached: (tensor, what was there, whether it was read, "
      "what is there now) each. They are what they were from now on."},
-    {"record_made", record_made, METH_O, "Whether a tensor has no memory yet: a stream owes it."},
+    {"record_pending", record_pending, METH_O,
+     "Whether a tensor has no memory yet: a stream owes it."},
     {"set_skipping", set_skipping, METH_O,
      "Whether compiled functions may run without Python, in all threads; returns the old value."},
     {nullptr, nullptr, 0, nullptr}};

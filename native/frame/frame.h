@@ -282,7 +282,7 @@ struct Counting<Explanation> {
 Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, PyObject* guards);
 
 PyObject* record_gradients(PyObject*, PyObject*);
-PyObject* record_made(PyObject*, PyObject* tensor);
+PyObject* record_pending(PyObject*, PyObject* tensor);
 
 bool init_frame(PyObject* module);
 

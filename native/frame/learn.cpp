@@ -201,7 +201,7 @@ class Builder {
     return true;
   }
 
-  // (value that stands for it, step) each: every use is one number of the plan.
+  // (placeholder, step) each: every use is one number of the plan.
   bool read_uses(PyObject* uses) {
     std::unordered_multimap<double, size_t> steps;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(uses); ++i) {
@@ -339,7 +339,7 @@ class Builder {
       x_->recipe.push_back({kind, index < 0 ? ~index : index, {}});
       return true;
     }
-    int32_t value = -1;  // what no operator made yet is one of its results without a history
+    int32_t value = -1;  // of an alias that no operator read yet
     if (t->storage->pending && t->storage->recorder == r_) record_resolve(r_, t, &value);
     const Py_ssize_t output = plain(t) ? output_of(t->value_id) : -1;
     if (output < 0) return refuse("a result is not one of its operators") != nullptr;

@@ -2,8 +2,8 @@
 
 An optimizer counts its steps in tensors of one element and computes rates of them in Python; a
 schedule changes its rate. The dry run has no values for these: each is a step of a small program
-that the core computes in every call (`native/frame/effects.cpp`). Operators get a value that stands
-for the number, by which the core finds it among the numbers of the plan.
+that the core computes in every call (`native/frame/effects.cpp`). Operators get a placeholder, by
+which the core finds the number among those of the plan.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Numbers:
         counters: tensors that the calls count in.
         items: (dict, key) of floats that calls read again.
         steps: (kind, number of the left operand or -1, its value, the same of the right one) each.
-        uses: what stands for a number that is an argument of an operator, and which one it is.
+        uses: (placeholder, step) of each number that is an argument of an operator.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Numbers:
         raise Unexplained(f"it computes with a counter and a {type(value).__name__}")
 
     def count(self, tensors: Iterable[Any], constants: dict[int, Any]) -> list[Number]:
-        """What tensors hold after 1 was added to each."""
+        """The values of tensors after 1 was added to each."""
         numbers = []
         for tensor in tensors:
             if type(tensor) not in plain.TENSORS or id(tensor) not in constants:
@@ -99,14 +99,14 @@ class Numbers:
         raise Unexplained(f"it calls {getattr(function, '__name__', function)} of a counter")
 
     def argument(self, value: Any) -> Any:
-        """An argument of an operator: for a number what stands for it."""
+        """An argument of an operator: a number is replaced by its placeholder."""
         if type(value) is not Number:
             return value
         self.uses.append((float(value), value.step))
         return self.uses[-1][0]
 
     def lines(self) -> list[str]:
-        """What must hold for them, as readable Python."""
+        """Their guards as readable Python."""
         floats = [f"type(dict at {id(table):#x}[{key!r}]) is float" for table, key in self.items]
         return [f"{len(self.counters)} counters are finite"] * bool(self.counters) + floats
 

@@ -50,7 +50,7 @@ def _gradient(machine: Machine, tensor: Any) -> Any:
     if tensor.grad_fn is not None:
         raise Unexplained("it reads grad of a tensor that is no leaf")
     gradient = tensor.grad
-    if gradient is None or _core.record_made(gradient):
+    if gradient is None or _core.record_pending(gradient):
         return gradient
     return machine.evidence.read(gradient)
 
