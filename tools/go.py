@@ -42,6 +42,7 @@ SANITIZED: tuple[str, ...] = (
     "tests/capture/test_frame.py",
     "tests/capture/test_frame_gradients.py",
     "tests/capture/test_frame_guards.py",
+    "tests/capture/test_frame_step.py",
     "tests/capture/test_frame_writes.py",
     "tests/data",
     "tests/stress",
