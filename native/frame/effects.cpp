@@ -90,9 +90,17 @@ bool has_hooks(const Autograd* a) {
 bool GradientGuard::holds(const Tensor* t, const std::vector<Ref<Tensor>>& constants) const {
   const Autograd* a = t->autograd;
   if (!a) return kind != Same;
-  if (has_hooks(a)) return false;
+  if (a->node || has_hooks(a)) return false;  // of a tensor that is no leaf it goes on
   if (kind == Same) return a->grad == constants[static_cast<size_t>(constant)].get();
   return kind == Any || !a->grad;
+}
+
+bool Explanation::outlived() const {
+  return std::any_of(
+      gradient_guards.begin(), gradient_guards.end(), [&](const GradientGuard& guard) {
+        return guard.kind == GradientGuard::Same && guard.source < 0 &&
+               !guard.holds(constants[static_cast<size_t>(~guard.source)].get(), constants);
+      });
 }
 
 bool set_gradient(Tensor* t, PyObject* value) {

@@ -38,6 +38,7 @@ struct Compiled {
   PyObject* dict;
   PyObject* weakrefs;
   int failures;
+  bool early;  // the next trial is before a call: the last one met what the call had changed
   int64_t hits;
   std::vector<Ref<Explanation>> explanations;  // the last used one first
   std::unordered_map<uint64_t, Trials> trials;
@@ -52,6 +53,15 @@ bool may_learn() {
 }
 bool may_skip() { return skipping && !active_recorder && !record_watched() && !python_traced(); }
 
+void drop_dead(Compiled* self) {
+  std::vector<Ref<Explanation>> alive, dead;  // what ends may call this function
+  for (Ref<Explanation>& x : self->explanations) {
+    const bool over = x->pattern.dead() || x->changes != record_changes() || x->outlived();
+    (over ? dead : alive).push_back(std::move(x));
+  }
+  self->explanations.swap(alive);
+}
+
 PyObject* run_explained(Compiled* self, const Arguments& arguments) {
   Tensor* tensors[kMaxArgumentTensors];
   for (size_t i = 0; i < self->explanations.size(); ++i) {
@@ -64,16 +74,12 @@ PyObject* run_explained(Compiled* self, const Arguments& arguments) {
     --self->hits;
     return nullptr;
   }
-  return nullptr;
-}
-
-void drop_dead(Compiled* self) {
-  std::vector<Ref<Explanation>> alive, dead;  // what ends may call this function
-  for (Ref<Explanation>& x : self->explanations) {
-    const bool over = x->pattern.dead() || x->changes != record_changes();
-    (over ? dead : alive).push_back(std::move(x));
+  // Gradients that were replaced are not owned any longer.
+  if (std::any_of(self->explanations.begin(), self->explanations.end(),
+                  [](const Ref<Explanation>& x) { return x->outlived(); })) {
+    drop_dead(self);
   }
-  self->explanations.swap(alive);
+  return nullptr;
 }
 
 bool is_time(Compiled* self, const Arguments& arguments) {
@@ -95,10 +101,9 @@ bool learn(Compiled* self, const Arguments& arguments) {
                                                                     kwargs.get(), nullptr)
                                      : nullptr);
   if (!reason) return false;
-  if (reason.get() != Py_None) {
-    ++self->failures;
-    assign(self->reason, std::move(reason));
-  }
+  const bool explained = reason.get() == Py_None;
+  self->failures += !explained;
+  assign(self->reason, explained ? Ref<>() : std::move(reason));
   return true;
 }
 
@@ -108,14 +113,27 @@ PyObject* call_recorded(Compiled* self, PyObject* const* args, size_t flags, PyO
   const auto recorded = share(self->recorded);
   auto result = steal(PyObject_Vectorcall(recorded.get(), args, flags, names));
   if (!result || !may_learn() || builds != record_builds()) return result.release();
-  if (is_time(self, arguments) && !learn(self, arguments)) return nullptr;
+  if (!is_time(self, arguments)) return result.release();
+  if (!learn(self, arguments)) return nullptr;
+  self->early = self->reason && PyUnicode_CompareWithASCIIString(self->reason, kOtherProgram) == 0;
   return result.release();
+}
+
+// A call may change what it reads (gradients that it adds to): then it is run dry before.
+PyObject* call_learnt(Compiled* self, const Arguments& arguments) {
+  self->early = false;
+  if (self->failures >= kMaxFailures || !may_learn() || !learn(self, arguments)) return nullptr;
+  return may_skip() ? run_explained(self, arguments) : nullptr;
 }
 
 PyObject* compiled_call(PyObject* object, PyObject* const* args, size_t flags, PyObject* names) {
   Compiled* self = as_compiled(object);
   if (!self->explanations.empty() && may_skip()) {
     PyObject* result = run_explained(self, {args, PyVectorcall_NARGS(flags), names});
+    if (result || PyErr_Occurred()) return result;
+  }
+  if (self->early) {
+    PyObject* result = call_learnt(self, {args, PyVectorcall_NARGS(flags), names});
     if (result || PyErr_Occurred()) return result;
   }
   return call_recorded(self, args, flags, names);

@@ -263,6 +263,7 @@ struct Explanation {
   bool edges_hold(Tensor** tensors) const;   // gradients leave it as where it was learnt
   bool writes_hold(Tensor** tensors) const;  // what is written is one tensor's only
   bool gradients_hold(Tensor** tensors) const;
+  bool outlived() const;  // it owns gradients that are no longer those of their tensors
   Tensor* input(int32_t source, Tensor** tensors) const {
     return source >= 0 ? tensors[source] : constants[static_cast<size_t>(~source)].get();
   }
@@ -277,6 +278,7 @@ struct Counting<Explanation> {
   }
 };
 
+constexpr char kOtherProgram[] = "another program was recorded";
 // learn.cpp: what the active dry run recorded, as the explanation of a call. Null + exception,
 // whose text says why there is none.
 Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, PyObject* guards);

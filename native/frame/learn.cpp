@@ -67,7 +67,7 @@ class Builder {
     }
     if (r_->records.empty()) return live_.empty();
     x_->instance = steal(record_lookup(r_, live_, region_.words));
-    if (!x_->instance) return refuse("another program was recorded") != nullptr;
+    if (!x_->instance) return refuse(kOtherProgram) != nullptr;
     return fits(x_->instance->plan);
   }
 

@@ -395,3 +395,117 @@ def test_what_is_read_and_written_is_recorded() -> None:
     for call in range(8):
         assert compiled(torch.ones(2)).tolist() == [call + 1.0] * 2
     assert notes.calls == 8 and compiled._hits == 0
+
+
+def test_gradients_of_an_argument() -> None:
+    model = model_of()
+
+    def attributed(x: Any) -> None:
+        model(x).square().sum().backward()
+
+    compiled, hits = torch.compile(attributed), 0
+    for call in range(STEPS):
+        torch.manual_seed(call)
+        leaf, other = (torch.randn(2, 6, requires_grad=True) for _ in range(2))
+        other.data.copy_(leaf.data)
+        hits = compiled._hits
+        for function, x in ((compiled, leaf), (attributed, other)):
+            model.zero_grad()
+            function(x)
+            if function is compiled:
+                before = [p.grad.clone() for p in model.parameters()]
+        assert same_bits(leaf.grad, other.grad)
+        assert all(map(same_bits, before, [p.grad for p in model.parameters()]))
+    assert compiled._hits > hits
+    results = []
+    for function in (compiled, attributed):  # of a tensor that is no leaf they go on
+        source = torch.ones(2, 6, requires_grad=True)
+        function(source * 2)
+        results.append(source.grad)
+    assert same_bits(*results)
+
+
+def test_gradients_that_are_replaced_are_freed() -> None:
+    model = model_of()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    compiled, seen = torch.compile(optimizer.step), []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        model(torch.randn(4, 6)).sum().backward()
+        seen.append(weakref.ref(model[0].weight.grad))
+        compiled()
+    assert [reference() is None for reference in seen[:-1]] == [True] * (STEPS - 1)
+
+
+def test_two_backwards_in_a_step() -> None:
+    def twice(model: Any, optimizer: Any) -> Step:
+        def step(x: Any, y: Any) -> Any:
+            for half in (slice(0, 2), slice(2, 4)):
+                loss = F.mse_loss(model(x[half]), y[half])
+                loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            return loss.detach()
+
+        return step
+
+    assert trained(twice, "AdamW").run()
+
+
+def test_gradients_that_are_accumulated_over_calls() -> None:
+    def adds(model: Any, optimizer: Any) -> Step:
+        def step(x: Any, y: Any) -> Any:
+            loss = F.mse_loss(model(x), y)
+            loss.backward()
+            return loss.detach()
+
+        return step
+
+    twins = trained(adds, "SGD")
+    for optimizer in twins.optimizers:
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=False)
+    assert twins.run()
+    for optimizer in twins.optimizers:
+        optimizer.zero_grad()
+    assert not twins.run()
+
+
+def test_groups_and_parameters_without_gradients() -> None:
+    def make(parameters: Any) -> Any:
+        first, *others = parameters
+        groups = [
+            {"params": [first], "lr": 0.5},
+            {"params": [*others, nn.Parameter(torch.ones(2))]},
+        ]
+        return torch.optim.AdamW(groups, lr=0.01)
+
+    twins = Twins(usual, make)
+    assert [twins.run(seed) for seed in range(STEPS)][-4:] == [True] * 4, twins.compiled._reason
+
+
+def test_other_optimizers_have_the_bits_of_eager_mode() -> None:
+    for kind in (torch.optim.RMSprop, torch.optim.Adagrad, torch.optim.NAdam, torch.optim.RAdam):
+        twins = Twins(usual, lambda p, kind=kind: kind(p, lr=0.01))
+        for seed in range(8):
+            twins.run(seed)
+
+
+def test_gradients_that_are_dropped_outside_of_the_step() -> None:
+    """Calls change what they read, so that they are run dry before."""
+
+    def adds(model: Any, optimizer: Any) -> Step:
+        def step(x: Any, y: Any) -> Any:
+            loss = F.mse_loss(model(x), y)
+            loss.backward()
+            return loss
+
+        return step
+
+    twins, skipped = Twins(adds, OPTIMIZERS["Adam"]), []
+    for seed in range(STEPS):
+        skipped.append(twins.run(seed))
+        for optimizer in twins.optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+    assert skipped[-4:] == [True] * 4, twins.compiled._reason

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _COUNT, _ITEM, _SQUARE_ROOT = 0, 1, 7  # as `NumberStep::Kind`
 _KINDS = {"+": 2, "-": 3, "*": 4, "/": 5, "**": 6}
+_MOST = 256  # floats that are known to vary
 _LARGEST = 1 << 53  # integers up to here are floats
 
 
@@ -118,7 +119,7 @@ class Numbers:
 class Rates:
     """Floats in dicts from outside that a function reads, over all its dry runs.
 
-    One that differs from what an earlier dry run read is an input of the call, as a schedule's rate
+    One that differs from what the dry run before read is an input of the call, as a schedule's rate
     is; the others are guarded.
     """
 
@@ -128,9 +129,12 @@ class Rates:
         self.fixed = False  # in this dry run all are guarded
 
     def begin(self) -> None:
-        """Notes which floats have changed: a dry run begins."""
+        """Notes which floats have changed since the last dry run; another one begins."""
         self.fixed = False
-        for (number, key), (table, before) in self._seen.items():
+        seen, self._seen = self._seen, {}
+        if len(self.varying) > _MOST:
+            self.varying.clear()
+        for (number, key), (table, before) in seen.items():
             now = dict.get(table, key)
             if type(now) is float and now != before and (now == now or before == before):
                 self.varying.add((number, key))
