@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import flambeau as torch
+from flambeau.fx.node import Node
 from flambeau.fx.proxy import Proxy
+from flambeau.ir.lock import late
 from flambeau.ir.size import SizeExpr, sorted_terms
 from flambeau.ir.size_program import Condition
 from flambeau.runtime.symbolic import (
@@ -44,7 +46,7 @@ class SizeNodes:
     def tensor(self, tensor: Value, proxy: Proxy) -> None:
         """Notes where sizes of a tensor can be read."""
         geometry = getattr(tensor, "geometry", None)
-        if geometry is None:
+        if geometry is None or _is_late(proxy.node):  # the forward reads no size of a gradient
             return
         aten = torch.ops.aten
         for overload, values in (
@@ -118,6 +120,8 @@ class SizeNodes:
             name = function.__name__
         proxy = self._tracer.create_proxy("call_function", function, args, {}, name=name)
         proxy.node.meta["val"] = number
+        if any(isinstance(x, Proxy) and _is_late(x.node) for x in args):
+            proxy.node.meta["partitioner_tag"] = _partition().BACKWARD
         return proxy
 
     # ---- expressions that no line of Python computed
@@ -173,6 +177,16 @@ class SizeNodes:
             return result  # type: ignore[no-any-return]
         compare = _RELATIONS[condition.operator]
         return call(compare, number(condition.left), number(condition.right))  # type: ignore[no-any-return]
+
+
+def _is_late(node: Node) -> bool:
+    """Whether a node is a gradient, or is computed from one."""
+    tag, partition = node.meta.get("partitioner_tag"), _partition()
+    return bool(tag == partition.BACKWARD or partition._is_tangent(node))
+
+
+def _partition() -> Value:
+    return late("flambeau.fx.experimental._partition")  # which imports the recorder of graphs
 
 
 _ATOMS = {
