@@ -2,7 +2,7 @@
 
 A function's compiled graphs are stored by segment: equal operators on inputs of equal metadata run
 the callable that the backend returned. Another dtype or number is another segment, for which the
-backend is called again. Another size is one, too, until it is known to vary: then the graph has a
+backend is called again. Another size is one, too, until it is seen to vary: then the graph has a
 symbol in its place (`symbolic_graphs`), and segments with equal symbols and guards share it.
 """
 
@@ -282,7 +282,7 @@ def compiled_by(
         backend: from a `GraphModule` and example inputs to a callable.
         fullgraph: whether a graph that ends before the function does raises.
         limit: graphs until the rest runs uncompiled.
-        dynamic: True: sizes are symbols; False: they are numbers; None: those that vary are symbols.
+        dynamic: True: sizes are symbols; False: numbers; None: those that vary are symbols.
     """
     compiled = _Compiled(function, backend, limit, fullgraph, dynamic)
 

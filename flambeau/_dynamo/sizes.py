@@ -319,7 +319,7 @@ class SizeReads:
         return self.varying.kinds(leaf.source, (leaf.value,), None, noted)[0]
 
     def signature(self, inputs: Sequence[Value], noted: bool) -> tuple[Kinds, ...]:
-        """How all sizes of a segment's inputs, and the integers among the arguments, are treated."""
+        """How all sizes of a segment's inputs, and integers of the arguments, are treated."""
         numbers = [self.varying.kinds(text, (n,), None, noted) for text, n in self._numbers]
         return (*[self.kinds(x, noted) for x in inputs], *numbers)
 

@@ -1,8 +1,8 @@
 """Graphs whose sizes are symbols, from what a recorder delayed on the sizes of one call.
 
 The operators run again, on tensors without data whose sizes are symbols. That gives the graph, its
-symbols as inputs, and the guards of the environment. Two calls whose graphs and guards have the same
-text share a compiled graph, so nothing is evaluated to choose it.
+symbols as inputs, and the guards of the environment. Two calls whose graphs and guards have equal
+texts share a compiled graph.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Replay:
         self._tracer.root, self.graph = Module(), Graph()
         self._tracer.graph = self.graph
         self._proxies: dict[int, Proxy] = {}
-        self._sizes = SizeNodes(self._tracer, lambda x: self._proxies[id(x)])
+        self._sizes = SizeNodes(self._tracer, lambda x: self._proxies.get(id(x)))
         self._numbers: dict[int, Value] = {}
         self._symbols: dict[str, Value] = {}
         self._inputs: list[Value] = []
@@ -202,14 +202,14 @@ class Replay:
 
     # ---- numbers
     def number(self, value: Value) -> Value:
-        """The symbolic number that a recorded one is here; a number of Python where it is known."""
+        """The symbolic number of a recorded one; a number of Python where guards determine it."""
         if type(value) not in RECORDED:
             return value
         number = self._numbers.get(id(value))
         if number is None:
             number = self._numbers[id(value)] = self._resolved(value)
-        known = is_symbolic(number) and isinstance(number.node.expr, (int, float))
-        return number.node.expr if known else number
+        single = is_symbolic(number) and isinstance(number.node.expr, (int, float))
+        return number.node.expr if single else number
 
     def _resolved(self, value: Value) -> Value:
         if isinstance(value.origin, Leaf):
@@ -232,8 +232,10 @@ class Replay:
         tensor = None if leaf.tensor is None else leaf.tensor()
         if tensor is None:
             return None
-        places = [n for n, x in enumerate(self.segment.inputs) if x is tensor]
-        return self._inputs[places[0]] if places else None
+        for number, operand in enumerate(self.segment.inputs):
+            if operand is tensor:
+                return self._inputs[number]
+        return None
 
     def _decide(self, function: Value, operands: Sequence[Value], answer: bool) -> None:
         if not all(map(self._is_known, operands)):

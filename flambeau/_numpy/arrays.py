@@ -330,7 +330,9 @@ class ndarray:  # noqa: N801 - NumPy's name
             kind = torch_dtype(dtype)
         except Untranslated:
             return self.__array__().astype(dtype)
-        tensor = self.tensor.real if self.tensor.is_complex() and not kind.is_complex else self.tensor
+        tensor = (
+            self.tensor.real if self.tensor.is_complex() and not kind.is_complex else self.tensor
+        )
         return ndarray(tensor.to(kind, copy=copy))
 
     def copy(self, order: str = "C") -> ndarray:

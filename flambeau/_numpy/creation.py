@@ -1,4 +1,4 @@
-"""Arrays made like others. Functions without arrays among their arguments run as NumPy itself."""
+"""Arrays that are like others. Functions without arrays among their arguments run as NumPy itself."""
 
 from __future__ import annotations
 

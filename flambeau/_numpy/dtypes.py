@@ -12,9 +12,7 @@ __all__ = ["Untranslated", "cast", "numpy_dtype", "torch_dtype"]
 
 Value = Any  # an array, a number, what NumPy's functions take and give
 
-_NAMES = (
-    "bool uint8 int8 int16 int32 int64 float16 float32 float64 complex64 complex128".split()
-)
+_NAMES = "bool uint8 int8 int16 int32 int64 float16 float32 float64 complex64 complex128".split()
 _OURS = {np.dtype(name): getattr(torch, name) for name in _NAMES}
 _NUMPY = {ours: theirs for theirs, ours in _OURS.items()}
 

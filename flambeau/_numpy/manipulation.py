@@ -245,12 +245,14 @@ def roll(a: Value, shift: Value, axis: Value = None) -> ndarray:
 
 @register("rot90")
 def rot90(m: Value, k: int = 1, axes: tuple[int, int] = (0, 1)) -> ndarray:
-    """Rotated by quarters of a turn."""
+    """Rotated by multiples of 90 degrees."""
     return ndarray(torch.rot90(tensor_of(m), k, list(axes)))
 
 
 @register("pad")
-def pad(array: Value, pad_width: Value, mode: str = "constant", *, constant_values: Value = 0) -> Value:
+def pad(
+    array: Value, pad_width: Value, mode: str = "constant", *, constant_values: Value = 0
+) -> Value:
     """An array with a border of one number."""
     if mode != "constant" or type(constant_values) not in (int, float):
         raise Untranslated(f"mode {mode}")
@@ -271,7 +273,9 @@ def where(condition: Value, x: Value = None, y: Value = None, /) -> Value:
     kinds = [z if type(z) in (int, float, complex) else asarray(z).dtype for z in (x, y)]
     kind = torch_dtype(np.result_type(*kinds))
     sides = [
-        torch.full((), z, dtype=kind) if type(z) in (int, float, complex) else cast(tensor_of(z), kind)
+        torch.full((), z, dtype=kind)
+        if type(z) in (int, float, complex)
+        else cast(tensor_of(z), kind)
         for z in (x, y)
     ]
     return ndarray(torch.where(chosen, *sides))

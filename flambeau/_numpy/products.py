@@ -204,7 +204,9 @@ for _name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"):
 
 
 def _transform_2(take: Callable[..., Value]) -> Callable[..., Value]:
-    def transform(a: Value, s: Value = None, axes: Value = (-2, -1), norm: str | None = None) -> Value:
+    def transform(
+        a: Value, s: Value = None, axes: Value = (-2, -1), norm: str | None = None
+    ) -> Value:
         return ndarray(take(_floats(a)[0], s, axes, norm))
 
     return transform

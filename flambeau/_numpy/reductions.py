@@ -270,7 +270,9 @@ def diff(a: Value, n: int = 1, axis: int = -1) -> ndarray:
 
 
 @register("clip")
-def clip(a: Value, a_min: Value = None, a_max: Value = None, *, min: Value = None, max: Value = None) -> Value:  # noqa: A002
+def clip(
+    a: Value, a_min: Value = None, a_max: Value = None, *, min: Value = None, max: Value = None
+) -> Value:  # noqa: A002
     """Elements between two bounds."""
     low, high = min if a_min is None else a_min, max if a_max is None else a_max
     result = asarray(a)
@@ -336,5 +338,3 @@ def angle(z: Value, deg: bool = False) -> ndarray:
     tensor = _cast(z, None, _float_type)
     result = torch.angle(tensor)
     return ndarray(torch.rad2deg(result) if deg else result)
-
-

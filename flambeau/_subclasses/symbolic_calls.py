@@ -97,8 +97,8 @@ def inherit(mode: Value, func: Value, args: Value, kwargs: Value, result: Value)
     tensors = [x for x in symbolic if isinstance(x, _core.Tensor)]
     for tensor in pytree.tree_leaves(result):
         plain = type(tensor) is not TracedTensor or tensor.geometry is not None
-        if plain or not tensor.ndim or not symbolic:
-            continue
+        if plain or not tensor.ndim or not symbolic or tuple(tensor.shape) == (0,):
+            continue  # (0,): what batch_norm in eval mode does not compute
         alike = list({x.geometry: x for x in tensors if _alike(x, tensor)})
         if len(alike) == 1:
             attach(tensor, alike[0])

@@ -49,10 +49,10 @@ def marked(torch: Any, name: str, sizes: Any) -> list[Any]:
 
 
 class Layer:
-    """A module of the library, made when it is called."""
+    """A module of the library."""
 
     def __new__(cls, torch: Any) -> Any:
-        """Makes it."""
+        """Returns the module."""
         torch.manual_seed(0)
         return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
 

@@ -137,7 +137,10 @@ def test_errors_are_numpy_s():
 
 
 def test_an_array_looks_like_numpy_s():
-    a, plain = ndarray(torch.arange(6.0).reshape(2, 3)), np.arange(6, dtype=np.float32).reshape(2, 3)
+    a, plain = (
+        ndarray(torch.arange(6.0).reshape(2, 3)),
+        np.arange(6, dtype=np.float32).reshape(2, 3),
+    )
     assert repr(a) == repr(plain) and str(a) == str(plain) and f"{a.sum():.2f}" == "15.00"
     assert (a.shape, a.ndim, a.size, a.strides) == (plain.shape, 2, 6, plain.strides)
     assert a.dtype == plain.dtype and np.asarray(a).tolist() == plain.tolist()

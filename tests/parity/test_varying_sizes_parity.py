@@ -1,4 +1,4 @@
-"""How often `torch.compile` calls a backend where sizes vary, and with which graphs, beside PyTorch."""
+"""Calls of a backend where sizes vary, beside PyTorch's: their number, and inputs of the graphs."""
 
 from __future__ import annotations
 

@@ -34,10 +34,10 @@ class SizeNodes:
 
     Args:
         tracer: owns the graph.
-        node_of: the node of a tensor.
+        node_of: the node of a tensor, None where it has none.
     """
 
-    def __init__(self, tracer: Value, node_of: Callable[[Value], Proxy]) -> None:
+    def __init__(self, tracer: Value, node_of: Callable[[Value], Proxy | None]) -> None:
         self._tracer, self._node_of = tracer, node_of
         self._nodes: dict[Expression, Proxy] = {}
         self._computed: dict[int, tuple[SymNode, Proxy]] = {}
@@ -81,6 +81,8 @@ class SizeNodes:
         if origin is None:
             return self._of_expression(number)
         function, operands = origin
+        if any(isinstance(x, torch.Tensor) and self._node_of(x) is None for x in operands):
+            return self._of_expression(number)  # of a tensor that represents another one
         proxy = self._node(function, tuple(map(self.argument, operands)), number)
         self._computed[id(number.node)] = (number.node, proxy)
         self._nodes.setdefault(number.node._expression, proxy)
