@@ -137,7 +137,7 @@ class _Compiled:
         regions._on_flush(reason, len(segment.calls), int(entry is not None))
         if entry is None:  # the backend is called without the lock: it may be slow, or fork
             entry = self._compile(segment, outputs, names, replay, key[-1])
-            reads.note(segment.inputs)
+            reads.note()
         with _changing:
             entry = self._graphs.setdefault(key, entry)
             if len(self._graphs) > GRAPHS_PER_FUNCTION:
@@ -163,7 +163,7 @@ class _Compiled:
         self,
         segment: Segment,
         outputs: tuple[int, ...],
-        names: dict[int, str],
+        names: dict[int | str, str],
         replay: Replay | None,
         facts: Any,
     ) -> _Entry:
@@ -228,7 +228,9 @@ def _key(segment: Segment, outputs: tuple[int, ...]) -> tuple[Any, ...]:
     return tuple([call.key for call in segment.calls]), outputs, shapes, (facts, modes)
 
 
-def _graph_module(segment: Segment, outputs: tuple[int, ...], names: dict[int, str]) -> GraphModule:
+def _graph_module(
+    segment: Segment, outputs: tuple[int, ...], names: dict[int | str, str]
+) -> GraphModule:
     """The graph of a segment; inputs are placeholders, in the order of their first use."""
     graph = Graph()
     inputs = []
@@ -244,10 +246,13 @@ def _graph_module(segment: Segment, outputs: tuple[int, ...], names: dict[int, s
     return GraphModule(root, graph)
 
 
-def _input_names(function: Any, arguments: Any) -> dict[int, str]:
-    """PyTorch-like names of a function's arguments and a module's state, by identity."""
+def _input_names(function: Any, arguments: Any) -> dict[int | str, str]:
+    """PyTorch-like names of a function's arguments and a module's state.
+
+    Tensors are named by identity, integers by their source (`SizeReads.arguments`).
+    """
     owner = getattr(function, "__self__", None)
-    names = {}
+    names: dict[int | str, str] = {}
     if isinstance(owner, Module):
         state = [*owner.named_parameters(), *owner.named_buffers()]
         kinds = ["parameters"] * len(list(owner.parameters()))
@@ -261,6 +266,8 @@ def _input_names(function: Any, arguments: Any) -> dict[int, str]:
         bound = dict(inspect.signature(function).bind(*args, **kwargs).arguments)
     except (TypeError, ValueError):
         bound = {"args": args, **kwargs}
+    names |= {str(number): f"L_{name}_" for number, name in zip(range(len(args)), bound)}
+    names |= {name: f"L_{name}_" for name in kwargs}
     for path, value in tree_flatten_with_path(bound)[0]:
         if isinstance(value, _core.Tensor):
             text = re.sub(r"\W+", "_", "".join(map(str, path))).strip("_")

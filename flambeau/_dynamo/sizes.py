@@ -197,7 +197,7 @@ class VaryingSizes:
 
     def __init__(self, dynamic: bool | None) -> None:
         self._dynamic = dynamic
-        self._sizes: dict[tuple[str, int], tuple[int | None, ...]] = {}
+        self._sizes: dict[str, tuple[int | None, ...]] = {}
 
     def clear(self) -> None:
         """Forgets all sizes."""
@@ -205,7 +205,7 @@ class VaryingSizes:
 
     def note(self, source: str, sizes: Sequence[int]) -> None:
         """Notes the sizes of an input for which a graph is compiled."""
-        self._sizes[source, len(sizes)] = self._differing(source, sizes)
+        self._sizes[source] = self._differing(source, sizes)
 
     def kinds(self, source: str, sizes: Sequence[int], tensor: Value, noted: bool) -> Kinds:
         """How each size of an input is treated: names of `DimDynamic`.
@@ -216,15 +216,17 @@ class VaryingSizes:
             tensor: the input, which may have marks; None for an integer.
             noted: whether what was noted so far counts alone, and not these sizes.
         """
-        if noted:
-            differing = self._sizes.get((source, len(sizes)), tuple(sizes))
-        else:
-            differing = self._differing(source, sizes)
+        differing = self._differing(source, sizes)
+        before = self._sizes.get(source)
+        if noted and before is not None and len(before) == len(sizes):
+            differing = before
         return tuple([self._kind(tensor, d, x) for d, x in enumerate(differing)])
 
     def _differing(self, source: str, sizes: Sequence[int]) -> tuple[int | None, ...]:
-        """The sizes, with None for those that are not what they were."""
-        before = self._sizes.get((source, len(sizes)), sizes)
+        """The sizes, with None for those that are not what they were; all, if the rank is not."""
+        before = self._sizes.get(source, sizes)
+        if len(before) != len(sizes):
+            return (None,) * len(sizes)
         return tuple([
             None if old is None or old != new else new
             for old, new in zip(before, sizes, strict=True)
@@ -314,19 +316,29 @@ class SizeReads:
 
     def number_kind(self, leaf: Leaf, noted: bool) -> str:
         """How a number that is an input by itself is treated; see `kinds`."""
-        if leaf.reader is not None:
+        if leaf.reader is None:
+            return self.varying.kinds(leaf.source, (leaf.value,), None, noted)[0]
+        tensor = leaf.tensor()
+        if tensor is None or leaf.reader != "size":
             return leaf.kind
-        return self.varying.kinds(leaf.source, (leaf.value,), None, noted)[0]
+        return self.kinds(tensor, noted)[leaf.dims[0]]
 
     def signature(self, inputs: Sequence[Value], noted: bool) -> tuple[Kinds, ...]:
-        """How all sizes of a segment's inputs, and integers of the arguments, are treated."""
-        numbers = [self.varying.kinds(text, (n,), None, noted) for text, n in self._numbers]
-        return (*[self.kinds(x, noted) for x in inputs], *numbers)
+        """How all sizes that the call has read, and integers of the arguments, are treated.
 
-    def note(self, inputs: Sequence[Value]) -> None:
-        """Notes the sizes of the inputs of a graph that is compiled, and the integers."""
+        Args:
+            inputs: of a segment, whose sizes matter, too.
+            noted: see `VaryingSizes.kinds`.
+        """
         for tensor in inputs:
-            self.varying.note(self.source(tensor), tuple(tensor.shape))
+            self.source(tensor)
+        numbers = [self.varying.kinds(text, (n,), None, noted) for text, n in self._numbers]
+        return (*[self.kinds(x, noted) for x, _ in self._seen.values()], *numbers)
+
+    def note(self) -> None:
+        """Notes the sizes for which a graph is compiled, and the integers."""
+        for tensor, source in self._seen.values():
+            self.varying.note(source, tuple(tensor.shape))
         for source, value in self._numbers:
             self.varying.note(source, (value,))
 

@@ -7,8 +7,9 @@ texts share a compiled graph.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from flambeau import _core
@@ -25,6 +26,7 @@ from flambeau.fx.experimental.symbolic_shapes import (
     DimDynamic,
     StatelessSymbolicContext,
 )
+from flambeau.fx.node import Node, map_arg
 from flambeau.fx.proxy import Proxy
 from flambeau.ir.size import SizeExpr
 from flambeau.nn import Module
@@ -36,11 +38,12 @@ __all__ = ["Replay", "replayed"]
 _log = logging.getLogger(__name__)
 
 Value = Any  # an argument or a result of a call
+Names = Mapping[int | str, str]
 _Decisions = Sequence[tuple[Callable[..., Value], Sequence[Value], bool]]
 
 
 def replayed(
-    segment: Segment, reads: SizeReads, decisions: _Decisions, names: dict[int, str]
+    segment: Segment, reads: SizeReads, decisions: _Decisions, names: Names
 ) -> Iterator[Replay]:
     """A segment with symbols in place of sizes that vary.
 
@@ -79,7 +82,7 @@ class Replay:
         segment: the segment.
         reads: numbers of the call.
         noted: whether the sizes that were noted so far decide what varies; see `SizeReads.kinds`.
-        names: of placeholders, by identity of a tensor.
+        names: of placeholders, by identity of a tensor, or source of an integer.
 
     Attributes:
         env: the environment of the symbols.
@@ -88,9 +91,7 @@ class Replay:
             or the value of the symbol.
     """
 
-    def __init__(
-        self, segment: Segment, reads: SizeReads, noted: bool, names: dict[int, str]
-    ) -> None:
+    def __init__(self, segment: Segment, reads: SizeReads, noted: bool, names: Names) -> None:
         self.segment, self._reads, self._noted, self._names = segment, reads, noted, names
         self.env = ShapeEnv()
         self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
@@ -101,6 +102,7 @@ class Replay:
         self._sizes = SizeNodes(self._tracer, lambda x: self._proxies.get(id(x)))
         self._numbers: dict[int, Value] = {}
         self._symbols: dict[str, Value] = {}
+        self._symbol_nodes: dict[str, Node] = {}
         self._inputs: list[Value] = []
         self._results: list[Value] = []
         self._nodes: list[Value] = []
@@ -122,6 +124,7 @@ class Replay:
         for function, operands, answer in decisions:
             self._decide(function, operands, answer)
         self._sizes.drop_unused()
+        self._drop_resolved()
         self._require_marked()
 
     # ---- inputs
@@ -146,13 +149,16 @@ class Replay:
         self._inputs.append(fake)
         self._input_nodes.append(node)
 
-    def _symbol(self, symbol: SizeExpr) -> Value:
+    def _symbol(self, symbol: SizeExpr, name: str = "") -> Value:
         """The number of a symbol, which is an input of the graph."""
         number = self._symbols.get(symbol.name)
         if number is None:
             number = self._symbols[symbol.name] = SymInt(SymNode(symbol, self.env, int))
-            node = self.graph.placeholder(symbol.name, type_expr=SymInt)
+            first = self._nodes[0] if self._nodes else None
+            with contextlib.nullcontext() if first is None else self.graph.inserting_before(first):
+                node = self.graph.placeholder(name or symbol.name, type_expr=SymInt)
             node.meta["example_value"] = number
+            self._symbol_nodes[symbol.name] = node
             self._sizes.leaf(number, Proxy(node, self._tracer))
             self.slots.append((False, int(self.env.value(symbol))))
         return number
@@ -223,7 +229,8 @@ class Replay:
             return getattr(tensor, leaf.reader or "")(*leaf.dims)
         kind = self._reads.number_kind(leaf, self._noted)
         extent = self.env.create_symbol(leaf.value, leaf.source, DimDynamic[kind])
-        return self._symbol(extent) if isinstance(extent, SizeExpr) else extent
+        name = self._names.get(leaf.source, "")
+        return self._symbol(extent, name) if isinstance(extent, SizeExpr) else extent
 
     def _read(self, leaf: Leaf) -> Value:
         """The tensor that a number was read of, where this segment has it."""
@@ -251,12 +258,29 @@ class Replay:
             return value.origin.reader is None or self._read(value.origin) is not None
         return all(map(self._is_known, value.origin[1]))
 
+    def _drop_resolved(self) -> None:
+        """Takes out symbols that guards give another value: a number, or another symbol."""
+        for number, (name, symbol) in reversed(list(enumerate(self._symbols.items()))):
+            other = self.env.resolve(symbol.node._expression)
+            if isinstance(other, SizeExpr):
+                if other.kind != "symbol" or other.name == name:
+                    continue
+                other = self._symbol_nodes[other.name]
+            node = self._symbol_nodes.pop(name)
+            for user in list(node.users):
+                user.args = map_arg(user.args, lambda x, a=node, b=other: b if x is a else x)
+                user.kwargs = map_arg(user.kwargs, lambda x, a=node, b=other: b if x is a else x)
+            self.graph.erase_node(node)
+            del self._symbols[name]
+            numbers = [k for k, (is_tensor, _) in enumerate(self.slots) if not is_tensor]
+            del self.slots[numbers[number]]
+
     def _require_marked(self) -> None:
         """Raises where a size that `mark_dynamic` names is a number."""
         for tensor, fake in zip(self.segment.inputs, self._inputs, strict=True):
             for dim in getattr(tensor, "_dynamo_dynamic_indices", ()):
                 extent = self.env.resolve(geometry_of(fake).sizes[dim])
-                if isinstance(extent, int):
+                if isinstance(extent, int) and extent > 1:
                     raise ConstraintViolationError(
                         f"Constraints violated! dimension {dim} of {self._reads.source(tensor)!r} "
                         f"was marked as dynamic, but the function needs it to be {extent}\n"

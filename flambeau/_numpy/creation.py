@@ -1,4 +1,4 @@
-"""Arrays that are like others. Functions without arrays among their arguments run as NumPy itself."""
+"""Arrays like others. Functions without arrays among their arguments run as NumPy itself."""
 
 from __future__ import annotations
 

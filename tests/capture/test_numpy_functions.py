@@ -89,7 +89,7 @@ def test_arrays_as_arguments_of_compiled_functions():
 
     for compiled in (torch.compile(f), torch.compile(f, backend=CompileCounter())):
         (a, b), (c, d) = [copy.deepcopy(operands()[:2]) for _ in range(2)]
-        for _ in range(3):
+        for _ in range(8):
             result, expected = compiled(a, b, scale=3.0), f(c, d, scale=3.0)
             assert type(result["sum"]) is np.ndarray and result["same"] is a
             np.testing.assert_allclose(result["sum"], expected["sum"], rtol=1e-12)
