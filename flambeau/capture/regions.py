@@ -436,7 +436,7 @@ def _wrap(
     special = _Special(function, fullgraph, tuned, changed)
     _observe()
 
-    def recorded(*args: Any, **kwargs: Any) -> Any:
+    def compiled(*args: Any, **kwargs: Any) -> Any:
         if Stance.special:
             return special(args, kwargs)
         for check in argument_checks:
@@ -448,18 +448,18 @@ def _wrap(
             end(END)
 
     @functools.wraps(function)
-    def compiled(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         if takes_arrays(args, kwargs):
-            return late("flambeau._numpy").compiled(recorded, args, kwargs)
-        return recorded(*args, **kwargs)
+            return late("flambeau._numpy").compiled(compiled, args, kwargs)
+        return compiled(*args, **kwargs)
 
     if not fullgraph:
-        return _skipping(function, _with_backward(compiled, compiler), tuned)
+        return _skipping(function, _with_backward(call, compiler), tuned)
 
     @functools.wraps(function)
     def refusing_breaks(*args: Any, **kwargs: Any) -> Any:
         with full_graph():
-            return compiled(*args, **kwargs)
+            return call(*args, **kwargs)
 
     return _skipping(function, _with_backward(refusing_breaks, compiler), tuned)
 
