@@ -183,7 +183,7 @@ class _Compiled:
         return _Entry(function, tuple(replay.slots))
 
     def _function_of(self, module: GraphModule, inputs: list[Any]) -> Any:
-        """What the backend makes of a graph."""
+        """Returns a graph that the backend compiled."""
         if self._limit is not None and self._count >= self._limit:
             return self._over_limit(module)
         name = getattr(self._backend, "__name__", type(self._backend).__name__)

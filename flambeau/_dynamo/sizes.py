@@ -369,7 +369,7 @@ class SizeReads:
         self._decisions.clear()
 
     def read(self, segment: Value, name: str, args: Sequence[Value], result: Value) -> Value:
-        """What a method of a tensor returned, as recorded numbers where sizes vary.
+        """The result of a method of a tensor, as recorded numbers where sizes vary.
 
         Args:
             segment: of the recorder.

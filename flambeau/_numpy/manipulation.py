@@ -359,5 +359,5 @@ def unique(ar: Value) -> ndarray:
 
 @register("isin")
 def isin(element: Value, test_elements: Value) -> ndarray:
-    """Which elements another array has."""
+    """The elements that another array has, as a mask."""
     return ndarray(torch.isin(*together((element, test_elements))))

@@ -124,15 +124,15 @@ def norm(x: Value, ord: Value = None, axis: Value = None, keepdims: bool = False
     return ndarray(torch.linalg.norm(tensor, ord, axis, keepdims))
 
 
-def _linear(take: Callable[..., Value]) -> Callable[..., Value]:
+def _linear(name: str) -> Callable[..., Value]:
     def compute(a: Value) -> ndarray:
-        return ndarray(take(_floats(a)[0]))
+        return ndarray(getattr(torch.linalg, name)(_floats(a)[0]))
 
     return compute
 
 
 for _name in ("inv", "det", "cholesky", "eigvalsh"):
-    register(_name, module=np.linalg)(_linear(getattr(torch.linalg, _name)))
+    register(_name, module=np.linalg)(_linear(_name))
 
 
 @register("matrix_power", module=np.linalg)
@@ -192,28 +192,28 @@ def pinv(a: Value) -> ndarray:
 
 
 # ------------------------------------------------------------------------------ Fourier
-def _transform(take: Callable[..., Value]) -> Callable[..., Value]:
+def _transform(name: str) -> Callable[..., Value]:
     def transform(a: Value, n: int | None = None, axis: int = -1, norm: str | None = None) -> Value:
-        return ndarray(take(_floats(a)[0], n, axis, norm))
+        return ndarray(getattr(torch.fft, name)(_floats(a)[0], n, axis, norm))
 
     return transform
 
 
 for _name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"):
-    register(_name, module=np.fft)(_transform(getattr(torch.fft, _name)))
+    register(_name, module=np.fft)(_transform(_name))
 
 
-def _transform_2(take: Callable[..., Value]) -> Callable[..., Value]:
+def _transform_2(name: str) -> Callable[..., Value]:
     def transform(
         a: Value, s: Value = None, axes: Value = (-2, -1), norm: str | None = None
     ) -> Value:
-        return ndarray(take(_floats(a)[0], s, axes, norm))
+        return ndarray(getattr(torch.fft, name)(_floats(a)[0], s, axes, norm))
 
     return transform
 
 
 for _name in ("fft2", "ifft2", "rfft2", "irfft2"):
-    register(_name, module=np.fft)(_transform_2(getattr(torch.fft, _name)))
+    register(_name, module=np.fft)(_transform_2(_name))
 
 
 @register("fftshift", module=np.fft)

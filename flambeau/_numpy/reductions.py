@@ -299,7 +299,7 @@ def round(a: Value, decimals: int = 0) -> ndarray:  # noqa: A001
 def isclose(
     a: Value, b: Value, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Value:
-    """Which elements are equal within tolerances."""
+    """The elements that are equal within tolerances, as a mask."""
     x, y = asarray(a).tensor.to(torch.float64), asarray(b).tensor.to(torch.float64)
     return ndarray(torch.isclose(x, y, rtol, atol, equal_nan))
 

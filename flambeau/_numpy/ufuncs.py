@@ -93,7 +93,7 @@ UFUNCS: dict[str, Rule] = {
     "right_shift": torch.bitwise_right_shift, "copysign": torch.copysign,
     "nextafter": torch.nextafter, "logaddexp": torch.logaddexp, "logaddexp2": torch.logaddexp2,
     "heaviside": torch.heaviside, "gcd": torch.gcd, "lcm": torch.lcm, "matmul": torch.matmul,
-    "vecdot": torch.linalg.vecdot,
+    "vecdot": lambda a, b: torch.linalg.vecdot(a, b),
 }  # fmt: skip
 _COMPARING_COMPLEX = frozenset(("equal", "not_equal"))
 

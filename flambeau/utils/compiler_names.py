@@ -85,7 +85,7 @@ def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
         ...     return np.sum(np.square(x - 1), axis=-1)
         >>> x = torch.tensor([1.0, 2.0, 4.0], requires_grad=True)
         >>> energy(x)
-        tensor(10., grad_fn=<SumBackward1>)
+        tensor(10., grad_fn=<CompiledFunctionBackward>)
         >>> energy(x).backward()
         >>> x.grad
         tensor([0., 2., 6.])
