@@ -51,7 +51,7 @@ def asarray(value: Value) -> ndarray:
     if isinstance(value, torch.Tensor):
         return ndarray(value)
     if isinstance(value, (list, tuple)) and _has_arrays(value):
-        return np.stack([asarray(x) for x in value])  # type: ignore[call-overload,return-value]
+        return np.stack([asarray(x) for x in value])
     array = np.asarray(value)
     torch_dtype(array.dtype)
     if any(step < 0 for step in array.strides) or not array.flags.writeable:
@@ -321,7 +321,7 @@ class ndarray:  # noqa: N801 - NumPy's name
     def __format__(self, spec: str) -> str:
         return format(self.__array__()[()], spec)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     # ---- methods
     def astype(self, dtype: Value, order: str = "K", copy: bool = True, **options: Value) -> Value:
@@ -348,13 +348,13 @@ class ndarray:  # noqa: N801 - NumPy's name
     def reshape(self, *shape: Value, **options: Value) -> ndarray:
         """The elements in another shape."""
         sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
-        result: ndarray = np.reshape(self, tuple(sizes), **options)  # type: ignore[call-overload]
+        result: ndarray = np.reshape(self, tuple(sizes), **options)
         return result
 
     def transpose(self, *axes: Value) -> ndarray:
         """The array with its dimensions in another order."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
-        result: ndarray = np.transpose(self, order)  # type: ignore[call-overload]
+        result: ndarray = np.transpose(self, order)
         return result
 
     def flatten(self, order: str = "C") -> Value:
@@ -365,7 +365,7 @@ class ndarray:  # noqa: N801 - NumPy's name
 
     def dot(self, other: Value) -> Value:
         """`numpy.dot`."""
-        return np.dot(self, other)  # type: ignore[call-overload]
+        return np.dot(self, other)
 
     def fill(self, value: Value) -> None:
         """Writes a number to all elements."""
@@ -373,11 +373,11 @@ class ndarray:  # noqa: N801 - NumPy's name
 
     def sort(self, axis: int = -1, **options: Value) -> None:
         """Sorts in place."""
-        self.tensor.copy_(np.sort(self, axis).tensor)  # type: ignore[call-overload]
+        self.tensor.copy_(np.sort(self, axis).tensor)
 
     def conj(self) -> Value:
         """Conjugates."""
-        return np.conjugate(self)  # type: ignore[call-overload]
+        return np.conjugate(self)
 
     conjugate = conj
 
@@ -396,7 +396,7 @@ for _short, _name in (("lt", "less"), ("le", "less_equal"), ("gt", "greater"),
 for _short, _name in (("neg", "negative"), ("pos", "positive"), ("abs", "absolute"),
                       ("invert", "invert")):  # fmt: skip
     setattr(ndarray, f"__{_short}__", _unary(_name))
-ndarray.__divmod__ = _binary("divmod")  # type: ignore[attr-defined]
+ndarray.__divmod__ = _binary("divmod")
 for _name in ("sum prod mean std var max min argmax argmin any all cumsum cumprod ptp round clip "
               "take repeat ravel squeeze swapaxes diagonal trace nonzero argsort "
               "searchsorted").split():  # fmt: skip

@@ -92,7 +92,7 @@ def cross(a: Value, b: Value, *, axis: int = -1) -> ndarray:
 @register("trace")
 def trace(a: Value, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
     """Sums of diagonals."""
-    return np.sum(diagonal(a, offset, axis1, axis2), -1)  # type: ignore[call-overload]
+    return np.sum(diagonal(a, offset, axis1, axis2), -1)
 
 
 @register("diagonal")
