@@ -20,8 +20,9 @@ PROGRAMS = programs()
 # A choice: PyTorch takes a second for each, and lacks translations of some.
 NAMES = (
     "operators", "comparisons", "in place", "dtypes", "integer mean", "clip", "where", "shapes",
-    "transpose", "joined", "stacked", "flip", "like", "created", "slices", "index arrays", "keepdims", "cumulative", "dot", "einsum", "inverse", "norms", "fourier",
-    "statistics", "normalized", "softmax",
+    "transpose", "joined", "stacked", "flip", "like", "created", "slices", "index arrays",
+    "keepdims", "cumulative", "dot", "einsum", "inverse", "norms", "fourier", "statistics",
+    "normalized", "softmax",
 )  # fmt: skip
 
 
