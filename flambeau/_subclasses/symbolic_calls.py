@@ -94,12 +94,12 @@ def inherit(mode: Value, func: Value, args: Value, kwargs: Value, result: Value)
     """
     operands = pytree.tree_leaves((args, kwargs))
     symbolic = [x for x in operands if _is_symbolic(x)]
-    tensors = [x for x in symbolic if isinstance(x, _core.Tensor)]
+    tensors = [x for x in operands if isinstance(x, _core.Tensor)]
     for tensor in pytree.tree_leaves(result):
         plain = type(tensor) is not TracedTensor or tensor.geometry is not None
         if plain or not tensor.ndim or not symbolic or tuple(tensor.shape) == (0,):
             continue  # (0,): what batch_norm in eval mode does not compute
-        alike = list({x.geometry: x for x in tensors if _alike(x, tensor)})
+        alike = list({geometry_of(x): x for x in tensors if _alike(x, tensor)})
         if len(alike) == 1:
             attach(tensor, alike[0])
         else:

@@ -57,6 +57,28 @@ class Layer:
         return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
 
 
+def images(torch: Any) -> Any:
+    """A module of pictures, in training."""
+    torch.manual_seed(0)
+    nn = torch.nn
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(), nn.Linear(4, 2),
+    )  # fmt: skip
+
+
+def attention(torch: Any) -> Any:
+    """Heads of a batch of sequences."""
+
+    def f(x: Any) -> Any:
+        batch, length, width = x.shape
+        heads = x.view(batch, length, 2, width // 2).transpose(1, 2)
+        y = torch.nn.functional.scaled_dot_product_attention(heads, heads, heads)
+        return y.transpose(1, 2).contiguous().view(batch, length, width) + x
+
+    return f
+
+
 def programs(torch: Any) -> dict[str, tuple[Any, list[Any], dict[str, Any]]]:
     """The programs."""
     four = (4, 5, 6, 7)
@@ -108,5 +130,9 @@ def programs(torch: Any) -> dict[str, tuple[Any, list[Any], dict[str, Any]]]:
         "in place": (lambda x: x.add_(1).mul_(x.shape[0]), rows(torch, four), {}),
         "matrix product": (lambda x: x @ x.T, rows(torch, four), {}),
         "chunks": (lambda x: x.chunk(2)[1] * 2, rows(torch, (4, 6, 8, 10)), {"dynamic": True}),
+        "images": (
+            images(torch), [(matrix(torch, n, 3, n + 6, n + 6),) for n in (2, 4, 5, 6)], {},
+        ),
+        "attention": (attention(torch), [(matrix(torch, n, n + 3, 8),) for n in four], {}),
         "softmax": (lambda x: x.reshape(-1).softmax(0) * x.shape[0], rows(torch, four), {}),
     }  # fmt: skip

@@ -60,7 +60,7 @@ def placeholders(module: Any) -> list[str]:
 
 # PyTorch reads weights before the input; `range(n)` makes the size a number there, and so does
 # `reshape` to a number, which stays a guard here.
-OTHER_INPUTS = ("module", "module, dynamic", "loop", "reads, dynamic")
+OTHER_INPUTS = ("module", "module, dynamic", "images", "loop", "reads, dynamic")
 
 
 @pytest.mark.parametrize("name", programs(torch))
