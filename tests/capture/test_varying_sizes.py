@@ -9,7 +9,11 @@ import pytest
 
 import flambeau as torch
 from flambeau._dynamo.backends.common import aot_autograd
-from flambeau._dynamo.testing import CompileCounter, EagerAndRecordGraphs
+from flambeau._dynamo.testing import (
+    CompileCounter,
+    CompileCounterWithBackend,
+    EagerAndRecordGraphs,
+)
 from flambeau.fx.experimental.symbolic_shapes import ConstraintViolationError
 from tests.capture.size_programs import matrix, programs
 
@@ -168,3 +172,16 @@ def test_graphs_of_forward_and_backward(training):
             f(y).sum().backward()
             assert torch.equal(x.grad, y.grad)
     assert len(graphs) == 1 + training
+
+
+def test_graphs_that_the_compiler_compiles():
+    counter = CompileCounterWithBackend("inductor")
+
+    def f(x, n):
+        return (x.view(x.shape[0] * 3) * n).softmax(0) / (x.shape[0] / 2)
+
+    compiled = torch.compile(f, backend=counter, dynamic=True)
+    for n in (4, 5, 6):
+        x = matrix(torch, n, 3)
+        assert torch.equal(compiled(x, n + 7), f(x, n + 7))
+    assert counter.frame_count == 1
