@@ -11,6 +11,7 @@ import enum
 import functools
 import itertools
 import operator
+import sys
 import types
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterator
@@ -58,8 +59,7 @@ class Machine:
 
     Attributes:
         evidence: what they read.
-        rates: which floats among that differ between calls.
-        numbers: those that differ between calls.
+        rates, numbers: floats among that, and all numbers, that differ between calls.
         ranged: whether they name a part of themselves for profiles.
         steps: instructions that may still be executed.
         handled: the error whose handler runs.
@@ -797,4 +797,4 @@ def _is_data(descriptor: object) -> bool:
 
 def bytecode() -> Any:
     """The module for this version of CPython."""
-    return late("flambeau.capture.frame.bytecode_311")
+    return late("flambeau.capture.frame.bytecode_{}{}".format(*sys.version_info))
