@@ -74,6 +74,7 @@ class Cluster(Vertex):
         alone: nothing may join.
         parts: whether others read further parts of the same tensors.
         product: the opaque value whose template takes the other members as its epilogue.
+        together: how many independent kernels it is in one (`horizontal`).
     """
 
     order: int
@@ -86,6 +87,7 @@ class Cluster(Vertex):
     alone: bool = False
     parts: bool = False
     product: Node | None = None
+    together: int = 1
 
     @property
     def opaque(self) -> bool:
@@ -410,17 +412,26 @@ class Clustering:
 
     # ----------------------------------------------------------------------------- merging
 
-    def _merge(self, other: int, number: int) -> None:
-        """Moves all members of a cluster into another where possible."""
+    def _merge(self, other: int, number: int) -> bool:
+        """Moves all members of a cluster into another; returns whether that is possible."""
         try:
             cluster = self._merged(self.clusters[other], self.clusters[number])
         except Refused as refusal:
-            self._refuse(_first(self.clusters[number]), other, refusal)
-            self._refuse(_first(self.clusters[other]), number, refusal)
-            return
+            self.refuse(other, number, refusal)
+            return False
         values = self.clusters[other].members
         self.clusters.merge(cluster, other)
         self.owners.update(dict.fromkeys(values, number))
+        return True
+
+    def fuse(self, other: int, number: int) -> bool:
+        """Moves all members of a cluster into an independent one; returns whether that is
+        possible."""
+        together = self.clusters[other].together + self.clusters[number].together
+        if not self._merge(other, number):
+            return False
+        self.clusters.put(replace(self.clusters[number], together=together))
+        return True
 
     def _merged(self, other: Cluster, cluster: Cluster) -> Cluster:
         """Two clusters as one, in place of the second.
@@ -496,6 +507,11 @@ class Clustering:
 
     # ----------------------------------------------------------------------------- reasons
 
+    def refuse(self, other: int, number: int, refusal: Refused) -> None:
+        """Records why two clusters are not one."""
+        self._refuse(_first(self.clusters[number]), other, refusal)
+        self._refuse(_first(self.clusters[other]), number, refusal)
+
     def _refuse(self, value: Node, number: int, refusal: Refused) -> None:
         """Records why a value is not computed with those of a cluster."""
         other, reason = self.clusters[number], refusal.args[0]
@@ -524,7 +540,8 @@ class Clustering:
         for cluster in self.clusters:
             space = "routine" if cluster.domain is None else cluster.domain.text()
             after = ", ".join(map(str, sorted(cluster.predecessors))) or "none"
-            listing.append(f"cluster {cluster.number}: {space}, after {after}")
+            several = f", {cluster.together} in one" if cluster.together > 1 else ""
+            listing.append(f"cluster {cluster.number}: {space}, after {after}{several}")
             listing.extend("  " + lines[numbers[value]] for value in cluster.members)
         listing += [line for line, _ in self.separations()]
         return "\n".join(listing) + "\n"

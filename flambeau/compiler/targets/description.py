@@ -90,6 +90,8 @@ class Target:
         machines: `os.uname().machine` of the machines that run it; none: all.
         features: flags in /proc/cpuinfo that it takes.
         masks: whether loads and stores of whole registers may leave lanes out at no cost.
+        fused_buffers: how many buffers a kernel may use that several small independent ones become.
+        fused_work: its estimated time at most, in nanoseconds.
         table: instructions by operation, kind and lanes.
     """
 
@@ -103,6 +105,8 @@ class Target:
     machines: tuple[str, ...] = ()
     features: frozenset[str] = frozenset()
     masks: bool = False
+    fused_buffers: int = 48
+    fused_work: int = 2000
     table: Table = field(default_factory=dict)
 
     def lanes(self, element_bytes: int) -> int:
