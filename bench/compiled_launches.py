@@ -3,19 +3,23 @@
     python -m bench.compiled_launches
 
 Each program does the same to 16 tensors. `mode="max-autotune"` puts small independent kernels into
-one (`flambeau/compiler/schedule/horizontal.py`); by default each is a launch of its own. The table
-has the time of both, and the nanoseconds that a launch less saves. It publishes nothing.
+one (`flambeau/compiler/schedule/horizontal.py`), here up to `WORK` nanoseconds in one kernel, so
+that the table shows where the limits of targets belong: it has the time of both, and what a launch
+less saves. It publishes nothing.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import flambeau as torch
-from bench.harness import Row, compare, table
+from bench.harness import Row, block, table
+from flambeau.compiler import targets
 
-COUNT = 16
+COUNT, WORK = 16, 2000
+WARM, CALLS, ROUNDS = 20, 200, 100
 SIZES = (16, 64, 256, 1024, 4096)
 Tensors = Sequence[torch.Tensor]
 
@@ -53,21 +57,26 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
 
 
 def row(name: str, size: int) -> Row:
-    """A program on tensors of a size: fused, then launch by launch."""
+    """A program on tensors of a size: fused, then launch by launch; the fastest of many calls."""
     function = PROGRAMS[name]
     tensors = [torch.ones(size) for _ in range(COUNT)]
-    fused = torch.compile(function, mode="max-autotune")
-    apart = torch.compile(lambda *tensors: function(*tensors))
-    launches = [torch.compiler.explain(each, *tensors).kernels for each in (fused, apart)]
-    measured = compare(f"{name}, {size} elements", lambda: fused(*tensors), lambda: apart(*tensors))
-    saved = (measured.theirs - measured.ours) / max(1, launches[1] - launches[0])
-    measured.note = f"{launches[1]} launches, {launches[0]} fused: {saved * 1e9:.1f} ns each"
-    return measured
+    calls = [torch.compile(function, mode=mode) for mode in ("max-autotune", None)]
+    launches = [torch.compiler.explain(call, *tensors).kernels for call in calls]
+    for call in calls:
+        for _ in range(WARM):
+            call(*tensors)
+    rounds = [[block(lambda c=call: c(*tensors), CALLS) for call in calls] for _ in range(ROUNDS)]
+    fused, apart = (min(times) for times in zip(*rounds, strict=True))
+    saved = (apart - fused) / max(1, launches[1] - launches[0]) * 1e9
+    note = f"{launches[1]} launches, {launches[0]} fused: {saved:.1f} ns each"
+    return Row(f"{name}, {size} elements", fused, apart, fused / apart, note=note)
 
 
 def main() -> None:
     """Prints the table."""
     torch.set_num_threads(1)
+    target = dataclasses.replace(targets.current(), fused_work=WORK, fused_map_work=WORK)
+    targets.current = lambda: target
     with torch.no_grad():
         rows = [row(name, size) for name in PROGRAMS for size in SIZES]
     print(table("Small kernels", rows, peers=("fused", "launch by launch")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -20,10 +21,12 @@ Tensors = Sequence[torch.Tensor]
 
 
 @pytest.fixture(autouse=True)
-def clean() -> Iterator[None]:
-    """Every test plans anew, on one thread."""
+def costly(monkeypatch: pytest.MonkeyPatch) -> Iterator[targets.Target]:
+    """Plans every test anew, on one thread, for a target whose launches cost much."""
+    target = dataclasses.replace(targets.current(), fused_work=2000, fused_map_work=2000)
+    monkeypatch.setattr(targets, "current", lambda: target)
     torch.compiler.reset()
-    yield
+    yield target
     torch.set_num_threads(1)
 
 
@@ -155,6 +158,12 @@ def test_reports_say_what_is_fused() -> None:
 def test_by_default_nothing_is_fused() -> None:
     report = torch.compiler.explain(lambda *xs: [x.exp() for x in xs], *normal(5, 8))
     assert report.kernels == 5
+
+
+def test_on_processors_launches_of_pointwise_kernels_cost_less() -> None:
+    """`python -m bench.compiled_launches` measures that."""
+    assert all(target.fused_map_work == 0 for target in targets.TARGETS.values())
+    assert all(target.fused_work > 0 for target in targets.TARGETS.values())
 
 
 def test_other_shapes_are_apart() -> None:

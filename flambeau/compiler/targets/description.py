@@ -91,7 +91,8 @@ class Target:
         features: flags in /proc/cpuinfo that it takes.
         masks: whether loads and stores of whole registers may leave lanes out at no cost.
         fused_buffers: how many buffers a kernel may use that several small independent ones become.
-        fused_work: its estimated time at most, in nanoseconds.
+        fused_work: its estimated time at most, in nanoseconds, where it has reductions.
+        fused_map_work: likewise where it has none; 0: a launch costs less.
         table: instructions by operation, kind and lanes.
     """
 
@@ -106,7 +107,8 @@ class Target:
     features: frozenset[str] = frozenset()
     masks: bool = False
     fused_buffers: int = 48
-    fused_work: int = 2000
+    fused_work: int = 300
+    fused_map_work: int = 0
     table: Table = field(default_factory=dict)
 
     def lanes(self, element_bytes: int) -> int:
