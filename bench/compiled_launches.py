@@ -10,13 +10,14 @@ less saves. It publishes nothing.
 
 from __future__ import annotations
 
-import dataclasses
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import flambeau as torch
 from bench.harness import Row, block, table
 from flambeau.compiler import targets
+from flambeau.compiler.targets.description import Fused
 
 COUNT, WORK = 16, 2000
 WARM, CALLS, ROUNDS = 20, 200, 100
@@ -75,7 +76,8 @@ def row(name: str, size: int) -> Row:
 def main() -> None:
     """Prints the table."""
     torch.set_num_threads(1)
-    target = dataclasses.replace(targets.current(), fused_work=WORK, fused_map_work=WORK)
+    target = copy.copy(targets.current())
+    target.fused = Fused(work=WORK, map_work=WORK)
     targets.current = lambda: target
     with torch.no_grad():
         rows = [row(name, size) for name in PROGRAMS for size in SIZES]

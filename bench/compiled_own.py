@@ -22,7 +22,7 @@ from bench.compiled_programs import PROGRAMS
 from bench.harness import compare, duration, geometric_mean
 from bench.kinds import MODES
 
-BLOCKS, SECONDS = 11, 0.1
+BLOCKS, SECONDS = 9, 0.05
 AIM, MOST = 0.65, 1.0  # of the geometric mean, and of every row
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import copy
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -13,6 +13,7 @@ import flambeau as torch
 from flambeau import _core
 from flambeau.compiler import targets
 from flambeau.compiler.schedule import horizontal
+from flambeau.compiler.targets.description import Fused
 from flambeau.runtime import settings
 
 MODE = "max-autotune"
@@ -23,7 +24,8 @@ Tensors = Sequence[torch.Tensor]
 @pytest.fixture(autouse=True)
 def costly(monkeypatch: pytest.MonkeyPatch) -> Iterator[targets.Target]:
     """Plans every test anew, on one thread, for a target whose launches cost much."""
-    target = dataclasses.replace(targets.current(), fused_work=2000, fused_map_work=2000)
+    target = copy.copy(targets.current())
+    target.fused = Fused(work=2000, map_work=2000)
     monkeypatch.setattr(targets, "current", lambda: target)
     torch.compiler.reset()
     yield target
@@ -162,8 +164,8 @@ def test_by_default_nothing_is_fused() -> None:
 
 def test_on_processors_launches_of_pointwise_kernels_cost_less() -> None:
     """`python -m bench.compiled_launches` measures that."""
-    assert all(target.fused_map_work == 0 for target in targets.TARGETS.values())
-    assert all(target.fused_work > 0 for target in targets.TARGETS.values())
+    limits = [target.fused for target in targets.TARGETS.values()]
+    assert all(limit.map_work == 0 < limit.work for limit in limits)
 
 
 def test_other_shapes_are_apart() -> None:
@@ -173,14 +175,14 @@ def test_other_shapes_are_apart() -> None:
 
 def test_much_work_is_apart() -> None:
     target = targets.current()
-    size = target.fused_work * 16  # two operations and memory: half a nanosecond each, or so
+    size = target.fused.map_work * 16  # two operations and memory: half a nanosecond each, or so
     tensors = normal(3, size)
     assert kernels(lambda *xs: [x * 2 for x in xs], *tensors) == (3, 3)
     assert horizontal.WORK in stage(lambda *xs: [x * 2 for x in xs], *tensors)
 
 
 def test_a_kernel_has_so_many_buffers() -> None:
-    limit = targets.current().fused_buffers
+    limit = targets.current().fused.buffers
     tensors = normal(limit + 2, 4)
 
     def step(*xs: torch.Tensor) -> list[torch.Tensor]:

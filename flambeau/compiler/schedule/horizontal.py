@@ -76,11 +76,11 @@ class _Fusion:
 
     def _apart(self, cluster: Cluster, earlier: Cluster, work: int) -> str | None:
         """The reason against a kernel of both."""
-        target, domain = self.target, cluster.domain
+        limits, domain = self.target.fused, cluster.domain
         assert domain is not None
-        if work > (target.fused_map_work if domain.kind == "map" else target.fused_work):
+        if work > (limits.map_work if domain.kind == "map" else limits.work):
             return WORK
-        crowded = len(_memory(cluster) | _memory(earlier)) > target.fused_buffers
+        crowded = len(_memory(cluster) | _memory(earlier)) > limits.buffers
         return BUFFERS if crowded else None
 
     def _nanoseconds(self, cluster: Cluster) -> int:
