@@ -154,6 +154,21 @@ def test_reports_say_what_is_fused() -> None:
     assert [launch.name for launch in report.launches] == ["stream: 5 in one, exp"]
 
 
+def test_the_option_of_pytorch_fuses() -> None:
+    options = {"combo_kernels": True}
+    compiled = torch.compile(lambda *xs: [x.sum(1) for x in xs], options=options)
+    tensors = normal(3, 5, 4)
+    assert torch.compiler.explain(compiled, *tensors).kernels == 1
+    assert bits(compiled(*tensors)) == bits([x.sum(1) for x in tensors])
+
+
+def test_targets_fuse_small_reductions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limits that were measured."""
+    monkeypatch.undo()
+    assert kernels(lambda *xs: [x.sum(1) for x in xs], *normal(4, 8, 16)) == (4, 1)
+    assert kernels(lambda *xs: [x * 2 for x in xs], *normal(4, 8, 16)) == (4, 4)
+
+
 # ------------------------------------------------------------------------------- what is not
 
 
