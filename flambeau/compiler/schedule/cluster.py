@@ -9,12 +9,12 @@ recorded (`Clustering.text`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from flambeau.compiler.schedule.dependencies import Vertex, Vertices
-from flambeau.compiler.schedule.domain import Domain
+from flambeau.compiler.schedule.domain import Domain, divides
 from flambeau.compiler.schedule.fusion_roots import Analysis, is_copy, kind_of
 from flambeau.compiler.schedule.lower import Lowering
 from flambeau.compiler.schedule.members import (
@@ -32,7 +32,7 @@ from flambeau.ir import kernel as k
 from flambeau.ir.dtypes import PARTS
 from flambeau.ir.geometry import Shape, address, refined, reshape_groups
 from flambeau.ir.node import Node, node, topological
-from flambeau.ir.schedule_grammar import BLOCKS, COPY, numbered
+from flambeau.ir.schedule_grammar import BLOCKS, COPY, REF, numbered
 from flambeau.ir.size import Size, affine_in
 from flambeau.prims.record import record_of
 
@@ -49,6 +49,7 @@ VALUES = f"their kernel would compute more than {VALUE_LIMIT} values"
 MEMORY = f"their kernel would use more than {MEMORY_LIMIT} buffers"
 BETWEEN = "a launch between them reads the one and is read by the other"
 DOMAINS = "the kernels' iteration spaces differ"
+DIVISION = "each element would be found by a division by a run-time size"
 SCANS = "scans with kernels of their own are not merged"
 REDUCTIONS = f"more than {REDUCTION_LIMIT} reductions would share no operand"
 EPILOGUE = "an epilogue computes no reductions or scans"
@@ -396,10 +397,27 @@ class Clustering:
         domain = self._reduction_domain(value)
         lowering = Lowering(self.analysis.roles)
         members = self._refitted([*cluster.members, value], domain, lowering)
+        if any(self._divides(member, domain, members) for member in members.values()):
+            raise Refused(DIVISION)
         if sibling:
             earlier = references(member for key, member in members.items() if key is not value)
             check_parts(earlier, references([members[value]]), domain)
         return cluster.over(domain, lowering, members)
+
+    def _divides(self, member: Member, domain: Domain, members: Collection[Node]) -> bool:
+        """Whether the reduced axis is divided by a run-time size to find what a member reads: a
+        division per element takes longer than the elements of a kernel of their own."""
+        for value in topological((member.value,)):
+            if k.INDEX.matches(value):
+                place: Size = value.attribute("expression")
+            elif REF.matches(value) and value.attribute("target") not in members:
+                strides = self.analysis.prepared.read_strides(value.attribute("target"))
+                place = address(value.attribute("index"), strides)
+            else:
+                continue
+            if divides(place, domain.special):
+                return True
+        return False
 
     def _refitted(
         self, values: Sequence[Node], domain: Domain, lowering: Lowering
