@@ -8,6 +8,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import _core
+from flambeau.compiler.schedule import cluster
 
 N = 40
 
@@ -62,3 +63,33 @@ def test_values_of_a_row_stay_in_its_kernel() -> None:
 
     report = torch.compiler.explain(rows, torch.randn(8, 64), torch.rand(8))
     assert report.kernels == 1
+
+
+def pooled_gradient(x: torch.Tensor) -> torch.Tensor:
+    """The gradient of a function of means of squares: each is repeated for four elements."""
+    x = x.clone().requires_grad_()
+    y = torch.nn.functional.avg_pool2d(x, 2)
+    (result,) = torch.autograd.grad((y * y + 1).pow(1.3).sum(), x)
+    return result
+
+
+def test_gradients_of_means_are_computed_once_a_mean() -> None:
+    x = torch.randn(2, 3, 8, 6)
+    kernels = kernels_with("pow", pooled_gradient, x)
+    assert kernels and not any("//2" in kernel for kernel in kernels)
+    expected = _core.tensor_bytes(pooled_gradient(x))
+    assert _core.tensor_bytes(torch.compile(pooled_gradient)(x)) == expected
+
+
+def test_sums_divide_no_positions() -> None:
+    """The sum of a gradient that is padded, and stored for a convolution, reads what is stored."""
+    model = torch.nn.Sequential(torch.nn.Conv2d(5, 7, 1), torch.nn.AvgPool2d(2))
+    x = torch.randn(2, 5, 9, 7)
+
+    def step() -> list[torch.Tensor]:
+        return list(torch.autograd.grad(model(x).square().sum(), list(model.parameters())))
+
+    texts = {name: text for name, _, text in torch.compiler.stages(step)}
+    assert cluster.DIVISION in texts["cluster"]
+    expected = [_core.tensor_bytes(each) for each in step()]
+    assert [_core.tensor_bytes(each) for each in torch.compile(step)()] == expected

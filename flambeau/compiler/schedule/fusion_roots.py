@@ -266,17 +266,20 @@ def _is_expensive(value: Node, analysis: Analysis) -> bool:
 
 
 def _is_crossed(value: Node, analysis: Analysis) -> bool:
-    """Whether a value is repeated along the last dimension, and a reduction along another one reads
-    it there: that kernel has no row along which the value would be computed once."""
+    """Whether a value is repeated along the last dimension, and that one is moved, or a reduction
+    along another one reads it: no kernel has a row along which it would be computed once."""
     for spread in analysis.users.get(value, ()):
         if record_of(spread).repeats != "dimensions" or count(value.shape) == count(spread.shape):
             continue
         stack, seen = [spread], {spread}
         while stack and len(seen) < CROSSING_LIMIT:
             for user in analysis.users.get(stack.pop(), ()):
-                if kind_of(user) == "reduce" and user.attribute("axis") != spread.ndim - 1:
+                last = user.inputs[0].ndim - 1
+                if kind_of(user) == "reduce" and user.attribute("axis") != last:
                     return True
-                if kind_of(user) == "pointwise" and user not in seen:
+                if user.op == "permute" and user.attribute("order")[last] != last:
+                    return True
+                if user not in seen and (kind_of(user) == "pointwise" or user.op == "reshape"):
                     seen.add(user)
                     stack.append(user)
     return False
