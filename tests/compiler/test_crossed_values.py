@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -76,7 +77,7 @@ def pooled_gradient(x: torch.Tensor) -> torch.Tensor:
 def test_gradients_of_means_are_computed_once_a_mean() -> None:
     x = torch.randn(2, 3, 8, 6)
     kernels = kernels_with("pow", pooled_gradient, x)
-    assert kernels and not any("//2" in kernel for kernel in kernels)
+    assert kernels and not any(re.search(r"\b(r|p\d)//2", kernel) for kernel in kernels)
     expected = _core.tensor_bytes(pooled_gradient(x))
     assert _core.tensor_bytes(torch.compile(pooled_gradient)(x)) == expected
 
