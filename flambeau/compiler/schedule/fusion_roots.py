@@ -261,8 +261,14 @@ def _is_expensive(value: Node, analysis: Analysis) -> bool:
         return True
     if analysis.cost[value] < STORED:
         return False
-    forms = [value, *(user for user in users if user.op == "reshape")]
+    forms = [value, *(user for user in users if _is_reshaped(user))]
     return any(_is_crossed(form, analysis) for form in forms)
+
+
+def _is_reshaped(value: Node) -> bool:
+    """Whether a value is another one in another shape."""
+    same = count(value.shape) == count(value.inputs[0].shape)
+    return same and kind_of(value) == "shape" and value.attribute("order", None) is None
 
 
 def _is_crossed(value: Node, analysis: Analysis) -> bool:
@@ -277,9 +283,10 @@ def _is_crossed(value: Node, analysis: Analysis) -> bool:
                 last = user.inputs[0].ndim - 1
                 if kind_of(user) == "reduce" and user.attribute("axis") != last:
                     return True
-                if user.op == "permute" and user.attribute("order")[last] != last:
+                order = user.attribute("order", None)
+                if order is not None and order[last] != last:
                     return True
-                if user not in seen and (kind_of(user) == "pointwise" or user.op == "reshape"):
+                if user not in seen and (kind_of(user) == "pointwise" or _is_reshaped(user)):
                     seen.add(user)
                     stack.append(user)
     return False
