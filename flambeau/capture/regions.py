@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -415,6 +416,19 @@ def _uncompiled(function: Function) -> Function:
     return function
 
 
+def takes_arrays(args: Any, kwargs: Any) -> bool:
+    """Whether arguments of a compiled function are arrays of NumPy, whose functions are traced."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return False
+    array = numpy.ndarray
+    if not any(type(x) is array for x in args) and not any(
+        type(x) is array for x in kwargs.values()
+    ):
+        return False
+    return bool(config_modules.value("torch._dynamo.config", "trace_numpy"))
+
+
 def _wrap(
     function: Function, compiler: Function, fullgraph: bool, tuned: bool, changed: bool
 ) -> Function:
@@ -422,7 +436,6 @@ def _wrap(
     special = _Special(function, fullgraph, tuned, changed)
     _observe()
 
-    @functools.wraps(function)
     def compiled(*args: Any, **kwargs: Any) -> Any:
         if Stance.special:
             return special(args, kwargs)
@@ -434,13 +447,19 @@ def _wrap(
         finally:
             end(END)
 
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if takes_arrays(args, kwargs):
+            return late("flambeau._numpy").compiled(compiled, args, kwargs)
+        return compiled(*args, **kwargs)
+
     if not fullgraph:
-        return _skipping(function, _with_backward(compiled, compiler), tuned)
+        return _skipping(function, _with_backward(call, compiler), tuned)
 
     @functools.wraps(function)
     def refusing_breaks(*args: Any, **kwargs: Any) -> Any:
         with full_graph():
-            return compiled(*args, **kwargs)
+            return call(*args, **kwargs)
 
     return _skipping(function, _with_backward(refusing_breaks, compiler), tuned)
 
@@ -498,7 +517,12 @@ def _resolved(backend: Any, fullgraph: bool) -> Any:
 
 
 def _by_backend(
-    backend: Any, fullgraph: bool, mode: Any, options: Any, limit: int | None
+    backend: Any,
+    fullgraph: bool,
+    mode: Any,
+    options: Any,
+    limit: int | None,
+    dynamic: bool | None = False,
 ) -> Function:
     """Returns the function that compiles by a backend that is a function."""
     settings = {"mode": mode if mode != "default" else None, "options": options}
@@ -508,7 +532,7 @@ def _by_backend(
     with importing:
         from flambeau._dynamo.custom_backend import compiled_by
 
-    return lambda f: compiled_by(f, backend, fullgraph, limit)
+    return lambda f: compiled_by(f, backend, fullgraph, limit, dynamic)
 
 
 def _with_backwards(compiler: Function, again: Function) -> Function:
@@ -537,7 +561,9 @@ def compile(  # noqa: A001 - PyTorch's name
         fullgraph: raise at a graph break: where Python branches on data, prints a tensor, or calls
             a function that is disabled for compilation. A number that Python reads (`item()`, the
             sizes of `nonzero`) is none: the region runs in two parts.
-        dynamic: a bool or None; has no effect, because sizes of data are symbols from the start.
+        dynamic: a bool or None. It is for backends that are functions: sizes are symbols in their
+            graphs (True), numbers (False), or symbols where they were seen to vary (None). In our
+            compiler's programs sizes of data are symbols from the start.
         backend: None, "inductor" or "flambeau" (the compiler), "aot_eager" (the same, without
             tuning), "eager" (no compilation); a registered name; or a function of a `GraphModule`
             and example inputs that returns a callable. Python then runs at every call, and its
@@ -594,7 +620,7 @@ def compile(  # noqa: A001 - PyTorch's name
         compile, fullgraph=fullgraph, backend=backend, mode=mode, options=options
     )
     if callable(backend):
-        compiler = _by_backend(backend, fullgraph, mode, options, recompile_limit)
+        compiler = _by_backend(backend, fullgraph, mode, options, recompile_limit, dynamic)
         compiler = _with_backwards(compiler, again)
     elif backend in _COMPILERS and (passes := capture_options.graph_passes(options)):
         compiler = _with_passes(passes, fullgraph, tuned, recompile_limit)
