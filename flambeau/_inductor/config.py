@@ -1,7 +1,7 @@
 """`torch._inductor.config`: PyTorch's settings of its code generation, with its defaults.
 
-`max_autotune` and `max_autotune_gemm` are read here: functions compiled while one is set measure
-their kernels at the first call. The rest is stored.
+`max_autotune`, `max_autotune_gemm` and `combo_kernels` are read here: functions compiled while one
+is set measure their kernels at the first call. The rest is stored.
 """
 
 import os as _os
