@@ -69,7 +69,7 @@ PACKAGE_LINES = {
     # and frames ran handlers of errors, generators, patterns, operators and texts of objects. 5210
     # before frames of CPython 3.12 and 3.13 were explained; 5440 before whole training steps were:
     # gradients, effects, numbers that differ.
-    "capture": 5875,
+    "capture": 5876,
     "compat": 224,
     # Without the baseline tier; 16,705 before plans came with the package; 17,200 before passes of
     # users, and artifacts of a process; 18,000 before horizontal fusion, and values that are stored
