@@ -307,6 +307,7 @@ class ExternalTensor(NamedTuple):
     tensor: TensorArgument
     parameter: bool
     value: int
+    source: Any
 
 class OpRecord(NamedTuple):
     plan: Any
@@ -329,6 +330,8 @@ class RecordedStream(NamedTuple):
     records: list[OpRecord]
     live: list[LiveValue]
     tuned: bool
+    frozen: bool
+    budget: float
 
 class HeldSum(NamedTuple):
     value: int

@@ -341,7 +341,7 @@ def in_region(function: Function, tuned: bool) -> Function:
         function: the function.
         tuned: whether kernels are measured.
     """
-    begin = _begin_tuned if tuned else _core.record_begin
+    begin = _beginning(tuned)
 
     def call(*args: object) -> object:
         begin()
@@ -406,9 +406,17 @@ def _with_passes(
     return _by_backend(backend, fullgraph, None, None, limit)
 
 
-def _begin_tuned() -> None:
+def _begin(tuned: bool, frozen: bool) -> None:
     _core.record_begin()
-    _core.record_tune()
+    if tuned:
+        _core.record_tune()
+    if frozen:
+        _core.record_freeze()
+
+
+def _beginning(tuned: bool, frozen: bool = False) -> Function:
+    """What begins a region, by whether kernels are measured and weights are constants."""
+    return functools.partial(_begin, tuned, frozen) if tuned or frozen else _core.record_begin
 
 
 def _uncompiled(function: Function) -> Function:
@@ -416,9 +424,14 @@ def _uncompiled(function: Function) -> Function:
 
 
 def _wrap(
-    function: Function, compiler: Function, fullgraph: bool, tuned: bool, changed: bool
+    function: Function,
+    compiler: Function,
+    fullgraph: bool,
+    tuned: bool,
+    frozen: bool,
+    changed: bool,
 ) -> Function:
-    begin, end = _begin_tuned if tuned else _core.record_begin, _core.record_end
+    begin, end = _beginning(tuned, frozen), _core.record_end
     special = _Special(function, fullgraph, tuned, changed)
     _observe()
 
@@ -434,18 +447,20 @@ def _wrap(
         finally:
             end(END)
 
+    if frozen:
+        compiled = late("flambeau.capture.freezing").frozen_calls(function, compiled)
     if not fullgraph:
-        return _skipping(function, _with_backward(compiled, compiler), tuned)
+        return _skipping(function, _with_backward(compiled, compiler), tuned, frozen)
 
     @functools.wraps(function)
     def refusing_breaks(*args: Any, **kwargs: Any) -> Any:
         with full_graph():
             return compiled(*args, **kwargs)
 
-    return _skipping(function, _with_backward(refusing_breaks, compiler), tuned)
+    return _skipping(function, _with_backward(refusing_breaks, compiler), tuned, frozen)
 
 
-def _skipping(function: Function, recorded: Function, tuned: bool) -> Function:
+def _skipping(function: Function, recorded: Function, tuned: bool, frozen: bool) -> Function:
     """Returns what runs the calls that it can explain without Python, and else records them."""
     if not _core.frames_explained or not settings.get("FRAMES"):
         return recorded
@@ -454,7 +469,7 @@ def _skipping(function: Function, recorded: Function, tuned: bool) -> Function:
         with importing:
             from flambeau.capture.frame.learn import learn as learn_frame
 
-        return learn_frame(compiled, tuned, args, kwargs)
+        return learn_frame(compiled, tuned, args, kwargs, frozen)
 
     return functools.update_wrapper(_core.CompiledFunction(function, recorded, learn), function)
 
@@ -550,8 +565,8 @@ def compile(  # noqa: A001 - PyTorch's name
             every mode. FLAMBEAU_DEBUG=1 shows what was measured.
         options: PyTorch's options by name, instead of `mode`; "max_autotune" and
             "max_autotune_gemm" tune as that mode does; "post_grad_custom_pre_pass" and its kin
-            are functions that change the graph before it is compiled (docs/compile.md); the
-            others change nothing here.
+            are functions that change the graph before it is compiled, and "freezing" makes weights
+            constants of calls under `no_grad` (docs/compile.md); the others change nothing here.
         name: for reports; has no effect.
         disable: return `model` unchanged.
         recompile_limit: graphs for which a backend that is a function is called; further ones
@@ -584,6 +599,7 @@ def compile(  # noqa: A001 - PyTorch's name
         )
     backend = _resolved(Default.backend if backend is None else backend, fullgraph)
     tuned = _checked_arguments(dynamic, backend, mode, options, shapes_spec)
+    frozen = backend in _COMPILERS and capture_options.freezes(options)
     if disable or config_modules.value("torch._dynamo.config", "disable"):
         return model
     with importing:
@@ -604,8 +620,9 @@ def compile(  # noqa: A001 - PyTorch's name
         compiler = functools.partial(_with_backward, compiler=again)
     else:
         compiler = functools.partial(
-            _wrap, compiler=again, fullgraph=fullgraph, tuned=tuned, changed=backend in _COMPILERS
-        )
+            _wrap, compiler=again, fullgraph=fullgraph, tuned=tuned, frozen=frozen,
+            changed=backend in _COMPILERS,
+        )  # fmt: skip
     if isinstance(model, nn.Module):
         with importing:
             from flambeau.capture.module import OptimizedModule

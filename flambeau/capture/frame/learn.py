@@ -13,13 +13,20 @@ from flambeau.ir.lock import late
 from flambeau.runtime import logs
 
 
-def learn(compiled: Any, tuned: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+def learn(
+    compiled: Any,
+    tuned: bool,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    frozen: bool = False,
+) -> str | None:
     """Explains a call, which was recorded before with the same arguments.
 
     Args:
         compiled: the function; it gets the explanation.
         tuned: whether its programs are autotuned.
         args, kwargs: of the call.
+        frozen: whether its weights are constants.
 
     Returns:
         None, or why there is no explanation.
@@ -31,6 +38,8 @@ def learn(compiled: Any, tuned: bool, args: tuple[Any, ...], kwargs: dict[str, A
     try:
         if tuned:
             _core.record_tune()
+        if frozen:
+            _core.record_freeze()
         guards = _explain(compiled, mode, args, kwargs)
     except (Unexplained, Exception) as error:
         reason = _text(error)
