@@ -1,5 +1,6 @@
 """Flambeau: PyTorch's public API over one small compiler. `import flambeau as torch`."""
 
+import gc as _gc
 import os as _os
 import time as _time
 
@@ -53,6 +54,10 @@ _tensor.install()
 # When this process had read nothing yet: a source that is younger may not be what is running.
 _began = _time.time_ns() - _time.process_time_ns()
 globals().update(_namespace("torch"))
+# Collections, also the one at the exit, read every object that may be part of a cycle: not those of
+# the package, which live as long as the process.
+if _gc.isenabled():
+    _gc.freeze()
 newaxis = None
 legacy_contiguous_format = contiguous_format
 

@@ -149,6 +149,7 @@ def build(
     *,
     sanitize: str = "",
     warnings_are_errors: bool = False,
+    without_symbols: bool = False,
     jobs: Jobs | None = None,
 ) -> bool:
     """Bring the module *output* up to date; return whether anything had to be done.
@@ -158,6 +159,8 @@ def build(
         compiler: by default the one that `find_compiler` finds.
         sanitize: "address" or "thread" for a sanitizer build.
         warnings_are_errors: whether a warning ends the build.
+        without_symbols: whether the module is linked without names of its functions, which
+            debuggers read: half a megabyte that no user of a wheel needs.
         jobs: what the compilers run in; by default two at a time.
 
     Raises:
@@ -179,6 +182,8 @@ def build(
         for unit, own in zip(units, own_flags, strict=True)
     ]
     link = _link_command(compiler, flags, objects, bool(sanitize))
+    if without_symbols:
+        link.append("-Wl,-s")
     link_key = digest(" ".join(link), compiler.version)
     stamp = BUILD / "objects" / f"linked-{digest(str(output.resolve()))}"
     if output.exists() and stamp.exists() and stamp.read_text() == link_key:

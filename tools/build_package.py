@@ -53,7 +53,12 @@ def build(
 
     def core() -> None:
         output = package / build_native.EXTENSION
-        build_native.build(output, warnings_are_errors=warnings_are_errors, jobs=jobs)
+        build_native.build(
+            output,
+            warnings_are_errors=warnings_are_errors,
+            without_symbols=package != ROOT / "flambeau",
+            jobs=jobs,
+        )
 
     with Jobs(count, "package") as jobs, ThreadPoolExecutor() as parts:
         begun: list[Future[object]] = [parts.submit(core)]

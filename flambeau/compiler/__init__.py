@@ -48,15 +48,17 @@ __all__ = [
     "substitute_in_graph", "wrap_numpy",
 ]  # fmt: skip
 
+# `from flambeau.compiler import cache` first looks for an attribute: parts that every first call
+# loads are found here, before the list of PyTorch's names is read for the message of an error.
+_PARTS = frozenset(
+    "cache config debug machine passes postponed shipped stored targets tiers toolchain".split()
+)
+
 
 def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
         return getattr(late(_PUBLIC[name]), name)
-    if name in (
-        "cache",
-        "config",
-        "passes",
-    ):  # in no cycle of imports: `from flambeau.compiler import cache`
+    if name in _PARTS:
         return import_module(f"flambeau.compiler.{name}")
     from flambeau.runtime import missing
 

@@ -29,12 +29,13 @@ def _families() -> tuple[str, ...]:
 FAMILIES: tuple[str, ...] = _families()
 
 _collecting = gc.isenabled()
-gc.disable()  # thousands of objects that live as long as the process: nothing to find among them
+gc.disable()  # thousands of objects that live as long as the process: none is garbage
 try:
     for _family in FAMILIES:
         import_module(f"{__name__}.{_family}")
 finally:
     if _collecting:
+        gc.freeze()
         gc.enable()
 
 

@@ -531,11 +531,28 @@ void expand_again(Run* run, const BlockStatement& statement) {
   }
 }
 
+// Where the last of several statements writes: the memory arrives while the others run.
+void fetch_results(Run* run, int64_t rows, int64_t first, int64_t columns) {
+  const auto& statements = run->program.statements;
+  if (statements.size() < 2) return;
+  run->w0 = first;
+  run->extents(rows, columns);
+  for (int32_t at = statements.back().body; at < statements.back().end; ++at) {
+    const BlockInstruction& i = run->program.instructions[at];
+    if (i.code != BlockCode::Store) continue;
+    const Window window = window_of(*run, i);
+    if (!window.single() || !window.contiguous()) continue;
+    const int64_t bytes = window.columns * window.width;
+    for (int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(window.base + byte, 1);
+  }
+}
+
 // Statements of a map or row kernel for `rows` rows, r in [first, inner).
 void run_rows(Run* run, int64_t rows, int64_t first, int64_t inner, int64_t most) {
   if (run->resident_elements > 0 && inner > run->resident_elements)
     return;  // none of lower.py's programs
   const int64_t widest = std::clamp<int64_t>(inner - first, 0, most);
+  fetch_results(run, rows, first, widest);
   for (const BlockStatement& statement : run->program.statements) {
     run->w0 = first;
     run->extents(rows, widest);
@@ -594,6 +611,14 @@ struct Rows {
       row /= extents[i];
     }
   }
+  // By at most what is left of the last axis.
+  void advance(int64_t number) {
+    for (int i = count - 1; i >= 0; --i, number = 1) {
+      at[i] += number;
+      if (at[i] < extents[i]) return;
+      at[i] = 0;
+    }
+  }
 };
 
 // The row axes' values, and all that depends on them.
@@ -607,18 +632,22 @@ void enter(Run* run, const int64_t* axes) {
 void map_or_row_chunks(Run* run, Rows rows, int64_t row, int64_t stop) {
   const BlockProgram& program = run->program;
   const int64_t last = rows.count - 1;
-  while (row < stop) {
-    rows.seek(row);
+  int64_t known = 0, fitting = 1;  // a length of rows, and how many of it fit into a block
+  for (rows.seek(row); row < stop;) {
     enter(run, rows.at);
     const int64_t inner = run->sizes[program.inner];
     int64_t most = 1;
     if (program.spans && last >= 0 && inner > 0) {
-      most = std::max<int64_t>(1, kBlock / inner);
-      most = std::min({most, rows.extents[last] - rows.at[last], stop - row});
+      if (inner != known) {
+        known = inner;
+        fitting = std::max<int64_t>(1, kBlock / inner);
+      }
+      most = std::min({fitting, rows.extents[last] - rows.at[last], stop - row});
     }
     run->one_block = inner > 0 && inner <= kBlock;
     run_rows(run, most, 0, inner, kBlock);
     row += most;
+    rows.advance(most);
   }
 }
 

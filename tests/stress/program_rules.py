@@ -59,6 +59,10 @@ def _pairs(x: Any) -> list[tuple[int, int]]:
     return list(itertools.combinations(range(-x.ndim, 0), 2))
 
 
+def _filled(x: Any) -> list[tuple[int]]:
+    return [(d,) for d in range(x.ndim) if x.shape[d] > 0]
+
+
 def _wide(x: Any) -> list[tuple[int]]:
     return [(d,) for d in range(x.ndim) if x.shape[d] > 1]
 
@@ -272,12 +276,12 @@ SMOOTH: dict[str, Rule] = {
     "reshape": Rule(lambda x: x.reshape(x.shape[-1], -1), 1, _ranked),
     "unsqueeze": Rule(lambda x, d: x.unsqueeze(d), 1, _dims),
     "squeeze": Rule(lambda x: x.squeeze()),
-    "select": Rule(lambda x, d: x.select(d, -1), 1, _dims),
+    "select": Rule(lambda x, d: x.select(d, -1), 1, _filled),
     "every second": Rule(lambda x: x[..., ::2], 1, _ranked),
     "slices": Rule(lambda x: x[1:, ..., :-1], 1, _long),
     "narrow": Rule(lambda x, d: x.narrow(d, 1, x.shape[d] - 1), 1, _wide),
     "chunk": Rule(lambda x, d: x.chunk(2, d)[0], 1, _wide),
-    "unbind": Rule(lambda x, d: x.unbind(d)[0] * x.unbind(d)[-1], 1, _dims),
+    "unbind": Rule(lambda x, d: x.unbind(d)[0] * x.unbind(d)[-1], 1, _filled),
     "split and cat": Rule(lambda x, d: flambeau.cat(x.split(1, d)[::-1], d), 1, _wide),
     "unfold": Rule(lambda x, d: x.unfold(d, 2, 1), 1, _wide),
     "expand": Rule(lambda x: x.unsqueeze(0).expand(2, *x.shape)),

@@ -25,9 +25,8 @@ look for, by kind of element and number of lanes:
 
 from __future__ import annotations
 
-import string
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 # No contraction of a*b + c and no errno (the promise about numbers); wrapping integers; buffers of
 # one memory are read as several types. Stack protectors and unwind tables only cost time here.
@@ -49,8 +48,7 @@ COMMON_FLAGS = (
 GCC_FLAGS = ("-fno-ipa-icf",)
 
 
-@dataclass(frozen=True)
-class Instruction:
+class Instruction(NamedTuple):
     """The C spelling of an instruction.
 
     Attributes:
@@ -66,17 +64,18 @@ class Instruction:
 
     def __call__(self, **operands: str) -> str:
         """The text with these operands."""
+        import string  # here: who reads stored plans loads targets, too, and prints nothing
+
         return string.Template(self.text).substitute(operands)
 
 
 Table = Mapping[tuple[str, str, int], Instruction]
 
 
-@dataclass(frozen=True, eq=False)
 class Target:
     """One instruction set.
 
-    Attributes:
+    Args:
         name: the value of FLAMBEAU_TARGET that selects it.
         vector_bytes: width of a vector register.
         heights: rows of the tiles of products that have code of their own, the largest first: it
@@ -93,17 +92,31 @@ class Target:
         table: instructions by operation, kind and lanes.
     """
 
-    name: str
-    vector_bytes: int
-    heights: tuple[int, ...]
-    complex_heights: tuple[int, ...]
-    gemv_heights: tuple[int, ...]
-    gemv_transposed: int
-    flags: tuple[str, ...] = ()
-    machines: tuple[str, ...] = ()
-    features: frozenset[str] = frozenset()
-    masks: bool = False
-    table: Table = field(default_factory=dict)
+    def __init__(
+        self,
+        name: str,
+        vector_bytes: int,
+        heights: tuple[int, ...],
+        complex_heights: tuple[int, ...],
+        gemv_heights: tuple[int, ...],
+        gemv_transposed: int,
+        flags: tuple[str, ...] = (),
+        machines: tuple[str, ...] = (),
+        features: frozenset[str] = frozenset(),
+        masks: bool = False,
+        table: Table | None = None,
+    ) -> None:
+        self.name = name
+        self.vector_bytes = vector_bytes
+        self.heights = heights
+        self.complex_heights = complex_heights
+        self.gemv_heights = gemv_heights
+        self.gemv_transposed = gemv_transposed
+        self.flags = flags
+        self.machines = machines
+        self.features = features
+        self.masks = masks
+        self.table = table or {}
 
     def lanes(self, element_bytes: int) -> int:
         """Lanes of a vector whose largest element has this size: 4, 8 or 16."""
