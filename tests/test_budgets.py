@@ -48,7 +48,7 @@ PACKAGE_LINES = {
     # compiled when they run, and backends recorded graphs (2400).
     "_dynamo": 2540,
     # 740 before functions that write were compiled ahead of time; 312 before `aot_function`.
-    "_functorch": 830,
+    "_functorch": 836,
     "_higher_order_ops": 1020,  # 224 before operators, their checks and `nested_compile_region`
     "_inductor": 2560,  # 181 before passes of users, and patterns of nodes
     "_prims": 115,  # primitives under PyTorch's names
@@ -58,30 +58,33 @@ PACKAGE_LINES = {
     "accelerator": 49,
     "amp": 1000,
     "ao": 200,
-    "autograd": 6071,  # 6063 before `functionalize` changed what is recorded
+    # 6071 before a region had a budget of saved activations.
+    "autograd": 6079,  # 6063 before `functionalize` changed what is recorded
     "backends": 924,
     # 1476 before graph breaks had reasons, regions were compiled once (1600), and frames were
     # explained: an interpreter of CPython's bytecode. 3570 before passes of users, and before
     # compiled functions read whether their backwards are compiled, too; then `explain` had bytes,
     # and frames ran handlers of errors, generators, patterns, operators and texts of objects.
-    "capture": 5210,
+    # 5210 before frozen programs: constants computed once, batch norms folded; memory budgets.
+    "capture": 5806,
     "compat": 224,
     # Without the baseline tier; 16,705 before plans came with the package; 17,200 before passes of
     # users, and artifacts of a process.
-    "compiler": 17_980,
+    "compiler": 17_981,
     "core": 1965,
     "cpu": 226,
     "cuda": 248,
     # 4224 before operators were written as primitives and as core ATen, and had tags.
     "decompositions": 6388,  # 6175 before operators that write had forms without, and `empty`
-    "derivation": 1136,
+    "derivation": 1382,  # 1136 before saved activations had a budget: a knapsack
     "distributed": 499,
     "distributions": 6859,
     "driver": 2340,
     "func": 270,
     # 14650 before `make_fx` had symbolic sizes: environment, guards, nodes of numbers.
-    "fx": 15482,  # 14080 before graphs of functions that operators take; unused nodes are erased
-    "ir": 5190,  # 5173 before the reader of sizes was a module of its own
+    # 15482 before partitions had a budget of saved activations.
+    "fx": 15590,  # 14080 before graphs of functions that operators take; unused nodes are erased
+    "ir": 5192,  # 5173 before the reader of sizes was a module of its own
     "jit": 6073,
     "language": 1441,
     "library": 3415,  # 3408 before operators that take functions; namespaces list the primitives
@@ -92,7 +95,7 @@ PACKAGE_LINES = {
     "nn": 13268,
     "numa": 64,
     "onnx": 203,
-    "ops": 31419,  # 31370 before overloads had tags, and primitives were packets, too
+    "ops": 31420,  # 31370 before overloads had tags, and primitives were packets, too
     "optim": 5248,
     "package": 1143,
     "prims": 7405,
@@ -100,7 +103,7 @@ PACKAGE_LINES = {
     "reports": 1210,  # logs of regions, memory traffic, a page about a function
     # 2175 before settings had observers, kinds of logs were switched one by one, and `SymInt`,
     # `SymFloat`, `SymBool` had arithmetic.
-    "runtime": 3175,
+    "runtime": 3179,
     "serialization": 4835,
     "signal": 11,
     "sparse": 3514,

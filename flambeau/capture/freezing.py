@@ -225,7 +225,7 @@ def _bytes(value: Node) -> int:
 
 
 def _constants(values: Sequence[Node], slots: Sequence[int]) -> Any:
-    """What the core computes the values with."""
+    """The `_core.Constants` of values."""
     tensors = [x for x in topological(values) if x.is_input]
     numbers = [x for x in topological(values) if x.is_scalar]
     used = [x.attribute("slot") for x in tensors]

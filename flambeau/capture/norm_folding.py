@@ -19,10 +19,11 @@ from typing import NamedTuple
 from flambeau import prims
 from flambeau.ir.node import Graph, Node, node, topological
 from flambeau.ir.size import Size
-from flambeau.prims.record import record_of
+from flambeau.prims.record import PRIMITIVES, record_of
 
 _DTYPES = ("f32", "f64")
-_STEPS = ("add", "sub", "mul")
+# Products: axes of the channels, of the weight and of the result.
+_AXES = {"convolution": (0, 1), "matmul": (1, -1)}
 
 
 class _Channels(NamedTuple):
@@ -30,11 +31,13 @@ class _Channels(NamedTuple):
 
     Attributes:
         product: the convolution or matrix product.
+        axes: of its channels, in the weight and in the result.
         factor, summand: one number for each channel; None: 1 and 0.
         normalises: whether a batch norm is among them.
     """
 
     product: Node
+    axes: tuple[int, int]
     factor: Node | None = None
     summand: Node | None = None
     normalises: bool = False
@@ -70,7 +73,7 @@ def rebuilt(graph: Graph, replace: Callable[[Node, dict[Node, Node]], Node | Non
 
     Args:
         graph: the program.
-        replace: (value, what stands for those before it) -> what stands for it; None: the same
+        replace: (value, replacements of those before it) -> its replacement; None: the same
             primitive on new operands.
     """
     values: dict[Node, Node] = {}
@@ -118,9 +121,9 @@ class _Search:
         if self._is_constant(current):
             self._constant.add(current)
         elif self._is_product(current):
-            self.chains[current] = _Channels(current)
-        elif current.op in _STEPS:
-            self._extend(current)
+            self.chains[current] = _Channels(current, _AXES[current.op])
+        elif (step := _STEPS.get(current.op)) is not None:
+            self._extend(current, step)
 
     def _is_constant(self, current: Node) -> bool:
         if current in self._fixed or current.is_scalar:
@@ -131,27 +134,29 @@ class _Search:
         return all(x in self._constant for x in current.inputs)
 
     def _is_product(self, current: Node) -> bool:
-        if current.op not in ("convolution", "matmul") or current.dtype not in _DTYPES:
+        if _AXES.get(current.op) is None or current.dtype not in _DTYPES:
             return False
         weight = current.inputs[1]
-        fits = weight.dtype == current.dtype and (current.op == "convolution" or weight.ndim == 2)
+        routine = record_of(current).routine
+        several = routine is not None and routine.matrices and weight.ndim > 2
+        fits = weight.dtype == current.dtype and not several
         return fits and weight in self._constant and _reads_input(weight)
 
-    def _extend(self, current: Node) -> None:
+    def _extend(self, current: Node, step: _Step) -> None:
         """Notes the chain that goes on with a sum, difference or product."""
         first, second = current.inputs
-        if first not in self.chains and current.op != "sub":
+        if first not in self.chains and step is not _less:
             first, second = second, first
         chain = self.chains.get(first)
         if chain is None or self._users[first] != 1 or second not in self._constant:
             return
-        axis = 1 if chain.product.op == "convolution" else chain.product.ndim - 1
+        axis = chain.axes[1] % chain.product.ndim
         vector = _vector(second, axis, chain.product.shape[axis])
         if vector is None or first.shape != current.shape:
             return
         self._inner.add(first)
-        normalises = chain.normalises or (current.op == "mul" and _has_root(vector))
-        self.chains[current] = _step(chain, current.op, vector)._replace(normalises=normalises)
+        normalises = chain.normalises or (step is _times and _has_root(vector))
+        self.chains[current] = step(chain, vector)._replace(normalises=normalises)
 
 
 def _reads_input(value: Node) -> bool:
@@ -159,27 +164,38 @@ def _reads_input(value: Node) -> bool:
 
 
 def _has_root(value: Node) -> bool:
-    return any(x.op == "rsqrt" for x in topological([value]))
+    root = PRIMITIVES["rsqrt"]
+    return any(record_of(x) is root for x in topological([value]))
 
 
-def _step(chain: _Channels, op: str, vector: Node) -> _Channels:
+def _times(chain: _Channels, vector: Node) -> _Channels:
     factor, summand = chain.factor, chain.summand
-    if op == "mul":
-        factor = vector if factor is None else factor * vector
-        return chain._replace(factor=factor, summand=None if summand is None else summand * vector)
-    if op == "sub":
-        return chain._replace(summand=-vector if summand is None else summand - vector)
-    return chain._replace(summand=vector if summand is None else summand + vector)
+    return chain._replace(
+        factor=vector if factor is None else factor * vector,
+        summand=None if summand is None else summand * vector,
+    )
+
+
+def _less(chain: _Channels, vector: Node) -> _Channels:
+    return chain._replace(summand=-vector if chain.summand is None else chain.summand - vector)
+
+
+def _plus(chain: _Channels, vector: Node) -> _Channels:
+    return chain._replace(summand=vector if chain.summand is None else chain.summand + vector)
+
+
+_Step = Callable[[_Channels, Node], _Channels]
+_STEPS: dict[str, _Step] = {"add": _plus, "sub": _less, "mul": _times}
 
 
 def _vector(value: Node, axis: int, count: Size) -> Node | None:
     """The numbers of the channels, if a value depends on the position along this axis alone."""
     if value.ndim == 0:
         return prims.broadcast(value, (count,), ())
-    if value.op == "full":
-        return prims.full(value.attribute("value"), (count,), value.dtype)
     record = record_of(value)
-    if value.op == "broadcast":
+    if record.constant:
+        return prims.full(value.attribute("value"), (count,), value.dtype)
+    if record.repeats == "dimensions":
         return _spread(value, axis, count)
     if record.kind == "pointwise":
         vectors = [_vector(x, axis, count) for x in value.inputs]
@@ -204,7 +220,7 @@ def _spread(value: Node, axis: int, count: Size) -> Node | None:
 def _folded(chain: _Channels, data: Node) -> tuple[Node, list[Node]]:
     """The product of data with the chain in its weight and in one summand; the new constants."""
     product, factor, weight = chain.product, chain.factor, chain.product.inputs[1]
-    axis, channel = (0, 1) if product.op == "convolution" else (1, product.ndim - 1)
+    axis, channel = chain.axes[0], chain.axes[1] % product.ndim
     constants = []
     if factor is not None:
         weight = weight * prims.broadcast(factor, weight.shape, (axis,))

@@ -415,7 +415,12 @@ def _begin(tuned: bool, frozen: bool) -> None:
 
 
 def _beginning(tuned: bool, frozen: bool = False) -> Function:
-    """What begins a region, by whether kernels are measured and weights are constants."""
+    """Returns the function that begins a region.
+
+    Args:
+        tuned: whether kernels are measured.
+        frozen: whether weights are constants.
+    """
     return functools.partial(_begin, tuned, frozen) if tuned or frozen else _core.record_begin
 
 

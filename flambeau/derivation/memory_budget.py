@@ -1,11 +1,11 @@
-"""Which values a backward computes again so that those that are saved fit a budget.
+"""Choice of the values that a backward computes again so that the saved ones fit a budget.
 
-A budget of 1 saves what the minimum cut chooses, where expensive values are computed once. A budget
-of 0 saves only what cannot be computed again (random draws, writes), and the inputs that are there
-anyway. Between both, a 0-1 knapsack (Dantzig 1957) chooses which of the values of the first cut
-stay saved: those that take longest to compute again, in the bytes that are left. All others count
-as cheap, and a second cut says what is saved for them. A value that is computed again has the bits
-of the first time, because every primitive has the same bits in every program.
+A budget of 1 saves the fewest bytes with which expensive values are computed once. A budget of 0
+saves only what cannot be computed again (random draws, writes), and the inputs that are there
+anyway. Between both, a 0-1 knapsack (Dantzig 1957) chooses which of these values stay saved: those
+that take longest to compute again, in the bytes that are left. All others count as cheap, and the
+fewest bytes are saved for them. A value that is computed again has the bits of the first time,
+because every primitive has the same bits in every program.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Budget(NamedTuple):
     """The settings of `torch._functorch.config`.
 
     Attributes:
-        fraction: of the bytes between the least and those of the minimum cut.
+        fraction: of the bytes between the least and those of a budget of 1.
         estimator: how long values take to compute again: "flops", "profile" or "testing".
         solver: of the knapsack: "dp", "ilp", "greedy", "dp_knapsack_sliding_hirschberg".
     """
@@ -35,7 +35,7 @@ class Budget(NamedTuple):
 
     @property
     def full(self) -> bool:
-        """Whether the minimum cut is within it in any case."""
+        """Whether it limits nothing."""
         return self.fraction == 1
 
     def checked(self) -> Budget:
@@ -66,8 +66,8 @@ class Forward(NamedTuple, Generic[T]):
     """The part of a forward that its backward depends on.
 
     Attributes:
-        cut: (whether a value may be computed again) -> the values of fewest bytes that are enough
-            to compute what the backward reads.
+        fewest: (whether a value may be computed again) -> the values of fewest bytes from which
+            the backward can compute what it reads.
         cheap: whether a value is computed again in any case.
         repeatable: whether computing it again gives the same value.
         operands: of a value.
@@ -75,7 +75,7 @@ class Forward(NamedTuple, Generic[T]):
         runtime: time that computing a value takes, in any unit.
     """
 
-    cut: Callable[[Callable[[T], bool]], list[T]]
+    fewest: Callable[[Callable[[T], bool]], list[T]]
     cheap: Callable[[T], bool]
     repeatable: Callable[[T], bool]
     operands: Callable[[T], Iterable[T]]
@@ -90,10 +90,10 @@ def choose_within(forward: Forward[T], budget: Budget) -> list[T]:
         forward: the values.
         budget: how many bytes they may have.
     """
-    most = forward.cut(forward.cheap)
+    most = forward.fewest(forward.cheap)
     if budget.full:
         return most
-    least = forward.cut(forward.repeatable)
+    least = forward.fewest(forward.repeatable)
     floor = _bytes(forward, least)
     room = int(budget.fraction * max(_bytes(forward, most) - floor, 0))
     spared = set(least)
@@ -101,7 +101,7 @@ def choose_within(forward: Forward[T], budget: Budget) -> list[T]:
     sizes = [forward.size(x) for x in candidates]
     again = _times_again(forward, candidates, {*most, *least})
     stored = {candidates[k] for k in SOLVERS[str(budget.solver)](sizes, again, room)}
-    saved = forward.cut(lambda x: x not in stored and forward.repeatable(x))
+    saved = forward.fewest(lambda x: x not in stored and forward.repeatable(x))
     fits = _bytes(forward, saved) <= floor + room
     return saved if fits else [*least, *(x for x in candidates if x in stored)]
 

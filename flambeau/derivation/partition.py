@@ -75,7 +75,7 @@ def choose_saved(
 
 
 def _cut(frontier: Sequence[Node], free: set[Node], again: Callable[[Node], bool]) -> list[Node]:
-    """Return the minimum cut, where backward may compute the nodes again that `again` says."""
+    """Return the values to save, where backward may compute the nodes again that `again` says."""
     network, entries = FlowNetwork(), dict[Node, int]()
     for node in _needed(frontier, free, again):
         entry = network.enter(entries, node, saved_bytes(node))

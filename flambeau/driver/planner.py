@@ -124,7 +124,7 @@ class _Traced:
         return self.result.graph
 
     def constants(self) -> Any:
-        """What the program computes once, if it is frozen; None for others."""
+        """The constants of a frozen program; None for others."""
         return self.result.constants
 
     def backward(self) -> Graph:

@@ -25,7 +25,7 @@ constexpr size_t kMostSets = 8;  // of remembered values of one program: of mode
 PyTypeObject* ConstantsType = nullptr;
 
 // The memory of one constant.
-struct Place {
+struct Origin {
   Ref<Storage> storage;
   int64_t offset = 0;
   uint64_t writes = 0;
@@ -33,7 +33,7 @@ struct Place {
 
 // Remembered values, and what they were computed from.
 struct Remembered {
-  std::vector<Place> places;
+  std::vector<Origin> origins;
   std::vector<Scalar> numbers;
   Ref<> values;  // a tuple of tensors
 };
@@ -51,14 +51,14 @@ Constants* constants_of(PyObject* object) { return reinterpret_cast<Constants*>(
 
 // ---- running
 
-bool same_place(const Place& place, const Tensor* t) {
-  return place.storage.get() == t->storage && place.offset == t->offset &&
-         place.writes == t->storage->writes && storage_private(t->storage);
+bool same_origin(const Origin& origin, const Tensor* t) {
+  return origin.storage.get() == t->storage && origin.offset == t->offset &&
+         origin.writes == t->storage->writes && storage_private(t->storage);
 }
 
 bool same_inputs(const Constants* c, const Remembered& set, const Call& call) {
   for (size_t i = 0; i < c->slots.size(); ++i) {
-    if (!same_place(set.places[i], call.tensors[c->slots[i]])) return false;
+    if (!same_origin(set.origins[i], call.tensors[c->slots[i]])) return false;
   }
   for (size_t i = 0; i < c->numbers.size(); ++i) {
     if (set.numbers[i].i != call.scalars[c->numbers[i]].i) return false;  // the same bits
@@ -80,7 +80,7 @@ Remembered present_inputs(const Constants* c, const Call& call) {
   Remembered set;
   for (int32_t slot : c->slots) {
     Tensor* t = call.tensors[slot];
-    set.places.push_back({share(t->storage), t->offset, t->storage->writes});
+    set.origins.push_back({share(t->storage), t->offset, t->storage->writes});
   }
   for (int32_t number : c->numbers) set.numbers.push_back(call.scalars[number]);
   return set;
@@ -110,7 +110,7 @@ PyObject* computed(const Constants* c, const Call& call) {
 
 // The values of a call: new reference, null + exception.
 PyObject* values_of(Constants* c, const Call& call) {
-  if (PyObject* known = find(c, call)) return Py_NewRef(known);
+  if (PyObject* values = find(c, call)) return Py_NewRef(values);
   for (int32_t slot : c->slots) {  // writes to them that are recorded would count later
     Tensor* t = call.tensors[slot];
     const bool waits = t->storage->pending || t->storage->writer;

@@ -8,8 +8,8 @@ namespace fb {
 // Whether values computed from this memory may be remembered: nobody else can write to it.
 bool storage_private(const Storage* storage);
 
-// The plan of a frozen program. Takes the tensors of the call and gives the launches more: the
-// remembered values, behind them. Needs the GIL. Like plan_run.
+// Runs the plan of a frozen program: launches get the tensors of the call and, behind them, the
+// remembered values. Needs the GIL. Like plan_run.
 bool plan_run_frozen(Instance* instance, const Call& call, PyObject** outputs,
                      bool (*run)(Instance*, const Call&, PyObject**));
 // Whether an operand of the plan's launches is a constant, or a value computed from constants.

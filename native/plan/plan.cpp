@@ -18,7 +18,7 @@ std::atomic<uint64_t> next_plan_id{1};
 
 // ---- the Python type
 
-PyObject* given(PyObject* object) { return object == Py_None ? nullptr : object; }
+PyObject* or_null(PyObject* object) { return object == Py_None ? nullptr : object; }
 
 PyObject* record_of(const Plan* plan) { return plan->code ? plan->code->record : nullptr; }
 
@@ -51,12 +51,12 @@ PyObject* plan_create(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   plan->ob_base = head;
   plan->id = next_plan_id.fetch_add(1);
   plan->spec = Py_NewRef(spec);
-  plan->compile = Py_XNewRef(given(compile));
-  plan->graph = Py_XNewRef(given(graph));
-  plan->origin = Py_XNewRef(given(origin));
-  plan->call = Py_XNewRef(given(call));
-  plan->constants = Py_XNewRef(given(constants));
-  const bool fine = read_plan(plan, spec, given(backward), given(structure)) &&
+  plan->compile = Py_XNewRef(or_null(compile));
+  plan->graph = Py_XNewRef(or_null(graph));
+  plan->origin = Py_XNewRef(or_null(origin));
+  plan->call = Py_XNewRef(or_null(call));
+  plan->constants = Py_XNewRef(or_null(constants));
+  const bool fine = read_plan(plan, spec, or_null(backward), or_null(structure)) &&
                     (!plan->constants || constants_fit(plan));
   return fine ? object.release() : nullptr;
 }

@@ -792,9 +792,8 @@ bool plan_run(Instance* instance, const Call& call, PyObject** outputs) {
   if (plan->elsewhere) [[unlikely]] {
     return plan_run_elsewhere(instance, call, outputs);
   }
-  if (plan->constants) [[unlikely]] {
+  if (plan->constants) [[unlikely]]
     return plan_run_frozen(instance, call, outputs, run_on_host);
-  }
   return run_on_host(instance, call, outputs);
 }
 

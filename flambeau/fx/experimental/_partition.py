@@ -167,7 +167,7 @@ def _cheapest(joint: _Joint) -> list[Node]:
 
 
 def _cut(joint: _Joint, again: Callable[[Node], bool], weight: Callable[[Node], int]) -> list[Node]:
-    """The minimum cut, where the backward may run the nodes again that `again` says."""
+    """The values to save, where the backward may run the nodes again that `again` says."""
     network, entries = FlowNetwork(), dict[Node, int]()
     for node in joint.early:
         if node.op == "get_attr":
@@ -226,7 +226,7 @@ def _budget(joint: _Joint) -> Budget:
 
 
 def _runtime_of(estimator: str) -> Callable[[Node], float]:
-    """What estimates how long a node takes: floating-point operations, a measured time, or 1."""
+    """The function that estimates how long a node takes: by operations, measured, or 1."""
     return {"testing": lambda node: 1.0, "profile": _measured, "flops": _flops}[estimator]
 
 
