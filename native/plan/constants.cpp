@@ -76,6 +76,21 @@ PyObject* find(Constants* c, const Call& call) {
   return nullptr;
 }
 
+// Gives up values of memory that was written to since: they can never be right again.
+void drop_stale(Constants* c) {
+  const auto stale = [](const Remembered& set) {
+    return std::any_of(set.origins.begin(), set.origins.end(), [](const Origin& origin) {
+      return origin.writes != origin.storage.get()->writes;
+    });
+  };
+  std::vector<Remembered> present, before;
+  before.swap(c->remembered);
+  for (Remembered& set : before) {
+    if (!stale(set)) present.push_back(std::move(set));
+  }
+  c->remembered = std::move(present);  // what is left of `before` goes last: it may run anything
+}
+
 Remembered present_inputs(const Constants* c, const Call& call) {
   Remembered set;
   for (int32_t slot : c->slots) {
@@ -122,7 +137,12 @@ PyObject* values_of(Constants* c, const Call& call) {
   ++c->runs;
   Ref<> values = set.values;
   if (same_inputs(c, set, call)) {  // nobody wrote meanwhile
-    if (c->remembered.size() >= kMostSets) c->remembered.pop_back();
+    drop_stale(c);
+    Remembered oldest;  // goes last, too
+    if (c->remembered.size() >= kMostSets) {
+      oldest = std::move(c->remembered.back());
+      c->remembered.pop_back();
+    }
     c->remembered.insert(c->remembered.begin(), std::move(set));
   }
   return values.release();

@@ -101,6 +101,17 @@ def test_changed_weights_are_noticed():
     assert same()
 
 
+def test_values_of_former_weights_are_dropped():
+    model, x = Adapted(), torch.randn(5, 16)
+    compiled = torch.compile(model, **OPTIONS)
+    _, [constants], _ = constants_of(compiled, x)
+    with torch.no_grad():
+        for step in range(1, 4):
+            model.up.add_(1.0)
+            assert torch.equal(compiled(x), model(x))
+            assert len(constants.values) == 1 and constants.runs == step + 1
+
+
 def test_memory_that_others_may_write():
     numpy = pytest.importorskip("numpy")
     model, x = Adapted(), torch.randn(5, 16)
