@@ -268,7 +268,7 @@ def main(words: Sequence[str] = ()) -> None:
     if unknown := [name for name in chosen if name not in MODELS]:
         raise SystemExit(f"[bench] no such model: {unknown}\nhint: one of {list(MODELS)}")
     names = chosen or list(MODELS)
-    print(f"prebuilt template kernels present: {run(PREBUILT)} (not all: `./go build` makes them)")
+    print(f"prebuilt template kernels present: {run(PREBUILT)} (`./go build` makes them)")
     for framework in FRAMEWORKS:
         step(framework, names[0])  # writes bytecode, and reads the files from the disk
     models = []

@@ -333,6 +333,20 @@ class RecordedStream(NamedTuple):
     frozen: bool
     budget: float
 
+class Constants:
+    runs: int
+    values: tuple[tuple[Any, ...], ...]
+    def __init__(
+        self,
+        compute: Callable[[tuple[Any, ...], tuple[float, ...]], tuple[Any, ...]],
+        slots: tuple[int, ...],
+        numbers: tuple[int, ...],
+        count: int,
+    ) -> None: ...
+    def clear(self) -> None: ...
+
+def can_freeze(tensor: object, /) -> bool: ...
+
 class HeldSum(NamedTuple):
     value: int
     slot: int

@@ -199,8 +199,13 @@ def test_scheduler_and_templates_know_no_printer():
 
 
 def test_numpy_is_optional():
-    """No module of the package imports NumPy or SciPy when it is imported itself."""
+    """No module of the package imports NumPy or SciPy when it is imported itself.
+
+    Those of `_numpy` do: they are loaded where an array of NumPy is an argument.
+    """
     for path in sorted(PACKAGE.rglob("*.py")):
+        if path.parent.name == "_numpy":
+            continue
         for node in ast.parse(path.read_text()).body:
             names = []
             if isinstance(node, ast.Import):

@@ -200,7 +200,7 @@ def _by_graphs(compiler: CompilerFunction) -> Callable[..., Value]:
     def backend(module: GraphModule, example_inputs: Value) -> Callable[..., Value]:
         return compiler(module)
 
-    return _stored(compiler, by_backend(_engine, backend, False, None))
+    return _stored(compiler, by_backend(_engine, backend, False, None, False))
 
 
 def _run(args: tuple[Value, ...]) -> Value:

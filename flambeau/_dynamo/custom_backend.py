@@ -1,8 +1,9 @@
 """`torch.compile(backend=function)`: graphs of a recorder, compiled by the user's function.
 
 A function's compiled graphs are stored by segment: equal operators on inputs of equal metadata run
-the callable that the backend returned. Another size, dtype or number is another segment, for which
-the backend is called again.
+the callable that the backend returned. Another dtype or number is another segment, for which the
+backend is called again. Another size is one, too, until it is seen to vary: then the graph has a
+symbol in its place (`symbolic_graphs`), and segments with equal symbols and guards share it.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from flambeau import _core
 from flambeau._dynamo import higher_order
 from flambeau._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit
 from flambeau._dynamo.recorder import Recorder, Segment
+from flambeau._dynamo.sizes import SizeReads, VaryingSizes, marks_of, plain
+from flambeau._dynamo.symbolic_graphs import Replay, replayed
 from flambeau.amp import state as autocast
 from flambeau.capture import breaks, regions
 from flambeau.fx import Graph, GraphModule
@@ -37,6 +40,24 @@ _functions: weakref.WeakSet[_Compiled] = weakref.WeakSet()
 GRAPHS_PER_FUNCTION = 256
 
 
+class _Entry(NamedTuple):
+    """A compiled graph.
+
+    Attributes:
+        function: what the backend returned.
+        slots: of `Replay`; None where all inputs are tensors.
+    """
+
+    function: Callable[..., Any]
+    slots: Sequence[tuple[bool, int]] | None = None
+
+    def __call__(self, inputs: Sequence[Any]) -> Any:
+        """Runs the graph on a segment's inputs."""
+        if self.slots is None:
+            return self.function(*inputs)
+        return self.function(*[inputs[n] if is_tensor else n for is_tensor, n in self.slots])
+
+
 class _Compiled:
     """The graphs of one compiled function.
 
@@ -45,53 +66,83 @@ class _Compiled:
         backend: from a `GraphModule` and example inputs to a callable.
         limit: graphs until later calls run eagerly, or None.
         fullgraph: whether reaching the limit raises.
+        dynamic: of `torch.compile`.
     """
 
     def __init__(
-        self, function: Callable[..., Any], backend: Any, limit: int | None, fullgraph: bool
+        self,
+        function: Callable[..., Any],
+        backend: Any,
+        limit: int | None,
+        fullgraph: bool,
+        dynamic: bool | None,
     ) -> None:
         self._function, self._backend = function, backend
         self._limit, self._fullgraph = limit, fullgraph
-        self._graphs: OrderedDict[Any, Callable[..., Any]] = OrderedDict()
+        self._graphs: OrderedDict[Any, _Entry] = OrderedDict()
+        self._symbolic: OrderedDict[Any, list[tuple[Replay, Any]]] = OrderedDict()
+        self._varying = VaryingSizes(dynamic)
+        self._count = 0
         _functions.add(self)
 
     def clear(self) -> None:
         """Drops the graphs."""
         with _changing:
             self._graphs.clear()
+            self._symbolic.clear()
+            self._varying.clear()
+            self._count = 0
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Calls the function; its operators run in graphs."""
+        reads = SizeReads(self._varying, self._function, args, kwargs)
+        named = args, kwargs
 
         def run(segment: Segment, live: Sequence[Any], reason: str) -> Sequence[Any]:
-            return self._run(segment, live, reason, (args, kwargs))
+            return self._run(segment, live, reason, named, reads)
 
-        with Recorder(run) as recorder:
+        args, kwargs = reads.arguments(args, kwargs)
+        with Recorder(run, reads) as recorder:
             reason = breaks.ERROR
             try:
                 result = self._function(*args, **kwargs)
                 reason = regions.END
             finally:
                 recorder.interrupt(reason)
-        return result
+                reads.close()
+        return plain(result)
 
     def _run(
-        self, segment: Segment, live: Sequence[Any], reason: str, arguments: Any
+        self,
+        segment: Segment,
+        live: Sequence[Any],
+        reason: str,
+        arguments: Any,
+        reads: SizeReads,
     ) -> Sequence[Any]:
         outputs = tuple(index for index, _ in live)
         key = _key(segment, outputs)
+        decisions = reads.decisions()
         with _changing:
-            compiled = self._graphs.get(key)
-            if compiled is not None:
+            entry = self._graphs.get(key)
+            if entry is not None:
                 self._graphs.move_to_end(key)
-        regions._on_flush(reason, len(segment.calls), int(compiled is not None))
-        if compiled is None:  # the backend is called without the lock: it may be slow, or fork
-            compiled = self._compile(segment, outputs, arguments)
-            with _changing:
-                compiled = self._graphs.setdefault(key, compiled)
-                if len(self._graphs) > GRAPHS_PER_FUNCTION:
-                    self._graphs.popitem(last=False)
-        results = compiled(*segment.inputs)
+        replay = None
+        if entry is None:
+            names = _input_names(self._function, arguments)
+            for replay in replayed(segment, reads, decisions, names):
+                entry = self._shared(replay, outputs, key[-1])
+                if entry is not None:
+                    break
+        regions._on_flush(reason, len(segment.calls), int(entry is not None))
+        if entry is None:  # the backend is called without the lock: it may be slow, or fork
+            entry = self._compile(segment, outputs, names, replay, key[-1])
+            reads.note()
+        with _changing:
+            entry = self._graphs.setdefault(key, entry)
+            if len(self._graphs) > GRAPHS_PER_FUNCTION:
+                self._graphs.popitem(last=False)
+        results = entry(segment.inputs)
         if not isinstance(results, (tuple, list)) or len(results) != len(outputs):
             raise RuntimeError(
                 f"[compile] the backend's callable returned {_described(results)} for a graph with "
@@ -99,15 +150,45 @@ class _Compiled:
             )
         return results
 
-    def _compile(self, segment: Segment, outputs: tuple[int, ...], arguments: Any) -> Any:
+    def _shared(self, replay: Replay, outputs: tuple[int, ...], facts: Any) -> _Entry | None:
+        """The compiled graph of a segment with equal symbols."""
+        with _changing:
+            candidates = list(self._symbolic.get((replay.key(), outputs, facts), ()))
+        for other, function in candidates:
+            if other.holds_for(replay):
+                return _Entry(function, tuple(replay.slots))
+        return None
+
+    def _compile(
+        self,
+        segment: Segment,
+        outputs: tuple[int, ...],
+        names: dict[int | str, str],
+        replay: Replay | None,
+        facts: Any,
+    ) -> _Entry:
         if regions.Stance.refuses:
             raise late("flambeau.reports.recompiles").refusal(self._function)
-        module = _graph_module(segment, outputs, _input_names(self._function, arguments))
-        if self._limit is not None and len(self._graphs) >= self._limit:
+        if replay is None:
+            module = _graph_module(segment, outputs, names)
+            return _Entry(self._function_of(module, list(segment.inputs)))
+        key = replay.key(), outputs, facts
+        module = replay.module(outputs)
+        function = self._function_of(module, replay.example_inputs())
+        with _changing:
+            self._symbolic.setdefault(key, []).append((replay, function))
+            if len(self._symbolic) > GRAPHS_PER_FUNCTION:
+                self._symbolic.popitem(last=False)
+        replay.finish()
+        return _Entry(function, tuple(replay.slots))
+
+    def _function_of(self, module: GraphModule, inputs: list[Any]) -> Any:
+        """Returns a graph that the backend compiled."""
+        if self._limit is not None and self._count >= self._limit:
             return self._over_limit(module)
         name = getattr(self._backend, "__name__", type(self._backend).__name__)
         try:
-            compiled = self._backend(module, list(segment.inputs))
+            compiled = self._backend(module, inputs)
         except Exception as error:
             raise BackendCompilerFailed(
                 f"backend={name!r} raised:\n{type(error).__name__}: {error}"
@@ -116,6 +197,7 @@ class _Compiled:
             raise BackendCompilerFailed(
                 f"backend={name!r} raised:\nAssertionError: compiler_fn did not return callable"
             )
+        self._count += 1
         return compiled
 
     def _over_limit(self, module: GraphModule) -> Any:
@@ -135,18 +217,20 @@ def _described(results: Any) -> str:
 
 
 def _key(segment: Segment, outputs: tuple[int, ...]) -> tuple[Any, ...]:
-    """Equal for segments that one compiled graph serves."""
+    """Equal for segments that one compiled graph serves; ends with what is no size."""
     modes = (segment.grad, segment.inference, _core.get_default_dtype())
     if autocast.is_autocast_enabled("cpu"):
         modes += (autocast.get_autocast_dtype("cpu"), autocast.is_autocast_cache_enabled())
-    inputs = tuple([
-        (type(x), x.dtype, tuple(x.shape), x.stride(), x.requires_grad, x.is_leaf)
-        for x in segment.inputs
+    shapes = tuple([(tuple(x.shape), x.stride()) for x in segment.inputs])
+    facts = tuple([
+        (type(x), x.dtype, x.requires_grad, x.is_leaf, marks_of(x)) for x in segment.inputs
     ])  # fmt: skip
-    return tuple([call.key for call in segment.calls]), outputs, inputs, modes
+    return tuple([call.key for call in segment.calls]), outputs, shapes, (facts, modes)
 
 
-def _graph_module(segment: Segment, outputs: tuple[int, ...], names: dict[int, str]) -> GraphModule:
+def _graph_module(
+    segment: Segment, outputs: tuple[int, ...], names: dict[int | str, str]
+) -> GraphModule:
     """The graph of a segment; inputs are placeholders, in the order of their first use."""
     graph = Graph()
     inputs = []
@@ -162,10 +246,13 @@ def _graph_module(segment: Segment, outputs: tuple[int, ...], names: dict[int, s
     return GraphModule(root, graph)
 
 
-def _input_names(function: Any, arguments: Any) -> dict[int, str]:
-    """PyTorch-like names of a function's arguments and a module's state, by identity."""
+def _input_names(function: Any, arguments: Any) -> dict[int | str, str]:
+    """PyTorch-like names of a function's arguments and a module's state.
+
+    Tensors are named by identity, integers by their source (`SizeReads.arguments`).
+    """
     owner = getattr(function, "__self__", None)
-    names = {}
+    names: dict[int | str, str] = {}
     if isinstance(owner, Module):
         state = [*owner.named_parameters(), *owner.named_buffers()]
         kinds = ["parameters"] * len(list(owner.parameters()))
@@ -179,6 +266,8 @@ def _input_names(function: Any, arguments: Any) -> dict[int, str]:
         bound = dict(inspect.signature(function).bind(*args, **kwargs).arguments)
     except (TypeError, ValueError):
         bound = {"args": args, **kwargs}
+    names |= {str(number): f"L_{name}_" for number, name in zip(range(len(args)), bound)}
+    names |= {name: f"L_{name}_" for name in kwargs}
     for path, value in tree_flatten_with_path(bound)[0]:
         if isinstance(value, _core.Tensor):
             text = re.sub(r"\W+", "_", "".join(map(str, path))).strip("_")
@@ -187,7 +276,11 @@ def _input_names(function: Any, arguments: Any) -> dict[int, str]:
 
 
 def compiled_by(
-    function: Callable[..., Any], backend: Any, fullgraph: bool, limit: int | None
+    function: Callable[..., Any],
+    backend: Any,
+    fullgraph: bool,
+    limit: int | None,
+    dynamic: bool | None = None,
 ) -> Callable[..., Any]:
     """A function whose operators run in graphs that a backend compiled.
 
@@ -196,11 +289,11 @@ def compiled_by(
         backend: from a `GraphModule` and example inputs to a callable.
         fullgraph: whether a graph that ends before the function does raises.
         limit: graphs until the rest runs uncompiled.
+        dynamic: True: sizes are symbols; False: numbers; None: those that vary are symbols.
     """
-    compiled = _Compiled(function, backend, limit, fullgraph)
+    compiled = _Compiled(function, backend, limit, fullgraph, dynamic)
 
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def recorded(*args: Any, **kwargs: Any) -> Any:
         if regions.Stance.eager or boundaries.local.recorder is not None:
             return function(*args, **kwargs)
         for check in regions.argument_checks:
@@ -209,6 +302,12 @@ def compiled_by(
             return compiled(args, kwargs)
         with regions.full_graph():
             return compiled(args, kwargs)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if regions.takes_arrays(args, kwargs):
+            return late("flambeau._numpy").compiled(recorded, args, kwargs)
+        return recorded(*args, **kwargs)
 
     return call
 

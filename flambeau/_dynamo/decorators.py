@@ -217,7 +217,9 @@ def mark_dynamic(
     t: Any, index: int | Sequence[int], *, hint_override: int | None = None,
     min: int | None = None, max: int | None = None, specialize_on: list[Any] | None = None,
 ) -> None:  # fmt: skip
-    """Notes on a tensor that a size varies: sizes of data are symbols from the start.
+    """Notes on a tensor that a size varies: it is a symbol in graphs for backends.
+
+    In our compiler's programs sizes of data are symbols in any case.
 
     Args:
         t: the tensor.

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flambeau import _C, _core
+from flambeau._dynamo.sizes import RECORDED, SizeReads, plain
 from flambeau._subclasses import fake_calls
 from flambeau._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from flambeau.autograd.transforms import wrappers
@@ -197,9 +198,20 @@ def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
         return {key: _mapped(item, change) for key, item in value.items()}
     if type(value) is slice:
         return slice(*[_mapped(v, change) for v in (value.start, value.stop, value.step)])
-    if type(value) in _LEAVES:
+    if type(value) in _LEAVES or type(value) in RECORDED:
         return value
     raise Unrecordable(f"an argument is a {type(value).__name__}")
+
+
+def _unrecorded(value: Any) -> Any:
+    """Arguments of a call in which recorded numbers are numbers."""
+    if type(value) in (tuple, list):
+        return type(value)([_unrecorded(item) for item in value])
+    if type(value) is dict:
+        return {key: _unrecorded(item) for key, item in value.items()}
+    if type(value) is slice:
+        return slice(*[plain(part) for part in (value.start, value.stop, value.step)])
+    return plain(value) if type(value) in RECORDED else value
 
 
 class Recorder(TorchFunctionMode):
@@ -208,10 +220,15 @@ class Recorder(TorchFunctionMode):
     Args:
         run: called with the segment, its live results and the reason of its end; returns the real
             tensors of the results.
+        reads: records numbers that are read of tensors, where sizes may vary.
     """
 
-    def __init__(self, run: Callable[[Segment, Sequence[Any], str], Sequence[Tensor]]) -> None:
-        self._run = run
+    def __init__(
+        self,
+        run: Callable[[Segment, Sequence[Any], str], Sequence[Tensor]],
+        reads: SizeReads | None = None,
+    ) -> None:
+        self._run, self._reads = run, reads
         self.segment = Segment()
         self._answering = self._suspended = False
 
@@ -228,7 +245,10 @@ class Recorder(TorchFunctionMode):
             if attribute in _PLACE and type(args[0]) is not FakeTensor:
                 return func(*args, **kwargs)
             if attribute in _METADATA:
-                return self._metadata(func, args, kwargs)
+                result = self._metadata(func, args, kwargs)
+                if self._reads is None or kwargs:
+                    return result
+                return self._reads.read(self.segment, name, args, result)
             if name in _GRADIENT and type(args[0]) is not FakeTensor and args[1:] in _EMPTY:
                 return func(*args, **kwargs)  # one that is delayed is a fake
             if name == "__iter__":
@@ -277,6 +297,8 @@ class Recorder(TorchFunctionMode):
         referring = [_mapped(x, self._reference) for x in (fake_args, fake_kwargs)]
         before = {id(x) for x in tree_leaves((fake_args, fake_kwargs)) if isinstance(x, Tensor)}
         self._answering = True
+        if self._reads is not None:
+            fake_args, fake_kwargs = _unrecorded(fake_args), _unrecorded(fake_kwargs)
         try:
             result = fake_calls.answer(segment.mode, func, fake_args, fake_kwargs)
         except Exception as error:  # it raises again where it runs, or does not

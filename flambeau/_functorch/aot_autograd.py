@@ -6,19 +6,24 @@ the joint graph, and the caller's compilers get one each.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import flambeau as torch
+from flambeau._subclasses.fake_tensor import FakeTensor
 from flambeau._subclasses.functional_storage import View
 from flambeau._subclasses.functional_tensor import FunctionalTensorMode
+from flambeau._subclasses.symbolic_calls import Answering, snapshot
 from flambeau.fx import GraphModule
 from flambeau.fx.experimental._operator_trace import Function, Value, tagged
 from flambeau.fx.experimental._partition import BACKWARD, default_partition
-from flambeau.fx.experimental.proxy_tensor import make_fx
+from flambeau.fx.experimental._shape_env import ShapeEnv
+from flambeau.fx.experimental.proxy_tensor import _Recording, make_fx
 from flambeau.fx.graph import CodeGen
 from flambeau.ir.failure import failure
+from flambeau.runtime.symbolic import is_symbolic
 from flambeau.utils import _pytree as pytree
 
 __all__ = [
@@ -152,11 +157,12 @@ def aot_function(
         decompositions: operators that are replaced, see `make_fx`.
         num_params_lifted: in PyTorch, how many leading arguments are parameters; without effect.
         inference_compiler: where no gradient is needed; by default `fw_compiler`.
-        dynamic: in PyTorch, whether sizes are symbols.
+        dynamic: whether sizes, and integers among the arguments, are symbols: the graphs hold for
+            all sizes of which their guards are true, and others are made for other sizes.
         enable_log: without effect.
 
     Raises:
-        NotImplementedError: `dynamic`, or an argument is written that requires a gradient.
+        NotImplementedError: an argument is written that requires a gradient.
 
     Example:
         >>> from torch._functorch.aot_autograd import aot_function
@@ -168,22 +174,22 @@ def aot_function(
         ['sin', 'sum_1']
         ['expand', 'cos', 'mul']
     """
-    if dynamic:
-        problem = "sizes are numbers in graphs of operators"
-        raise failure(NotImplementedError, "aot_function", problem, "torch.compile(dynamic=True)")
+    stages = _Stages(fw_compiler, bw_compiler, inference_compiler, partition_fn)
     programs: dict[tuple[int, ...], Function] = {}
+    symbolic = _SymbolicPrograms(stages, decompositions)
 
     @functools.wraps(fn)
     def compiled(*args: Value, **kwargs: Value) -> Value:
         leaves, spec = pytree.tree_flatten((args, kwargs))
+
+        def flat(*values: Value) -> Value:
+            positional, named = pytree.tree_unflatten(list(values), spec)
+            return fn(*positional, **named)
+
+        if dynamic:
+            return symbolic.run(flat, leaves)
         needed = _needed(leaves)
         if needed not in programs:
-
-            def flat(*values: Value) -> Value:
-                positional, named = pytree.tree_unflatten(list(values), spec)
-                return fn(*positional, **named)
-
-            stages = _Stages(fw_compiler, bw_compiler, inference_compiler, partition_fn)
             programs[needed] = stages.program(flat, leaves, decompositions)
         return programs[needed](*leaves)
 
@@ -198,15 +204,25 @@ class _Stages(NamedTuple):
     inference: Compiler | None
     partition: Callable[..., tuple[GraphModule, GraphModule]]
 
-    def program(self, function: Function, args: Sequence[Value], table: Value) -> Function:
-        """The program that runs in place of a function of flat arguments."""
+    def program(
+        self, function: Function, args: Sequence[Value], table: Value, trace: _Trace | None = None
+    ) -> Function:
+        """The program that runs in place of a function of flat arguments.
+
+        Args:
+            function: the function.
+            args: its arguments.
+            table: operators that are replaced, see `make_fx`.
+            trace: whose sizes are symbols; None: they are numbers.
+        """
         needed = _needed(args)
+        trace = trace or _Trace(table)
         with torch.random.fork_rng():  # the recorded runs draw nothing for the program
             if not needed:
-                return self._inference(function, args, table)
-            return self._training(function, args, needed, table)
+                return self._inference(function, args, trace)
+            return self._training(function, args, needed, trace)
 
-    def _inference(self, function: Value, args: Sequence[Value], table: Value) -> Function:
+    def _inference(self, function: Value, args: Sequence[Value], trace: _Trace) -> Function:
         effects: list[_Effects] = []
 
         def flat(*values: Value) -> Value:
@@ -215,24 +231,158 @@ class _Stages(NamedTuple):
             return tuple(once.outputs())
 
         with torch.no_grad():
-            module = _recorded(flat, _detached(args), table)
+            module = trace.recorded(flat, trace.leaves(args))
+        trace.require_plain(effects[0])
         module.graph.eliminate_dead_code()
         module.recompile()
         run = _caller((self.inference or self.forward)(module, list(args)))
         return lambda *values: effects[0].finish(list(run(values)), values)
 
     def _training(
-        self, function: Value, args: Sequence[Value], needed: Sequence[int], table: Value
+        self, function: Value, args: Sequence[Value], needed: Sequence[int], trace: _Trace
     ) -> Function:
-        leaves = _detached(args)
-        joint, tangents = _examined(function, leaves, needed)
+        leaves = trace.leaves(args)
+        joint, tangents = _examined(function, leaves, needed, trace)
         if not tangents:
-            return self._inference(function, args, table)
-        module = _joint_module(function, joint, leaves, tangents, table)
-        forward, backward = self.partition(module, (leaves, tangents), num_fwd_outputs=joint.number)
+            return self._inference(function, args, trace.again())
+        module = _joint_module(function, joint, leaves, tangents, trace)
+        with trace.without_guards():
+            forward, backward = self.partition(
+                module, (leaves, tangents), num_fwd_outputs=joint.number
+            )
         run = _caller(self.forward(forward, list(args)))
         run_backward = _later(self.backward or self.forward, backward)
         return _joined(joint, run, run_backward)
+
+
+class _Trace:
+    """How a function is recorded: on numbers for sizes.
+
+    Args:
+        table: operators that are replaced, see `make_fx`.
+    """
+
+    def __init__(self, table: Value) -> None:
+        self.table = table
+
+    def again(self) -> _Trace:
+        """Another one."""
+        return type(self)(self.table)
+
+    def leaves(self, args: Sequence[Value]) -> list[Value]:
+        """Leaves of their own that represent the arguments."""
+        return _detached(args)
+
+    def recorded(self, function: Value, args: Sequence[Value]) -> GraphModule:
+        """The graph of a function; its inputs and outputs are those of its containers, flat."""
+        return _flat(make_fx(function, decomposition_table=self.table)(*args))
+
+    def run(self, function: Value, leaves: Sequence[Value]) -> _Run:
+        """Runs a function of leaves, unrecorded."""
+        return _Run(function, leaves)
+
+    def tangent(self, output: Value) -> Value:
+        """A gradient of an output."""
+        return torch.ones_like(output.detach())
+
+    def without_guards(self) -> contextlib.AbstractContextManager[Value]:
+        """A `with` block in which code may read sizes."""
+        return contextlib.nullcontext()
+
+    def require_plain(self, effects: _Effects) -> None:
+        """Raises where effects depend on sizes that are symbols."""
+
+
+class _SymbolicTrace(_Trace):
+    """How a function is recorded: on symbols for sizes, which are guarded.
+
+    Args:
+        table: see `_Trace`.
+    """
+
+    def __init__(self, table: Value) -> None:
+        super().__init__(table)
+        self._recording = _Recording(None, table or {}, "symbolic")
+        self._leaves: list[Value] = []
+
+    def leaves(self, args: Sequence[Value]) -> list[Value]:
+        """Tensors without data, and symbolic numbers, that represent the arguments."""
+        pairs = enumerate(_detached(args))
+        self._leaves = [self._recording._input(x, number) for number, x in pairs]
+        return self._leaves
+
+    def recorded(self, function: Value, args: Sequence[Value]) -> GraphModule:
+        """The graph of a function; see `_Trace.recorded`."""
+        self._recording.function = function
+        return _flat(self._recording.run(tuple(args)))
+
+    def run(self, function: Value, leaves: Sequence[Value]) -> _Run:
+        """Runs a function of leaves, unrecorded."""
+        with Answering(self._recording.fakes):
+            return _Run(function, leaves)
+
+    def tangent(self, output: Value) -> Value:
+        """A gradient of an output, without data."""
+        if isinstance(output, FakeTensor):
+            return snapshot(output)
+        return self._recording.fakes.from_tensor(torch.ones_like(output), static_shapes=True)
+
+    def without_guards(self) -> contextlib.AbstractContextManager[Value]:
+        """A `with` block in which code may read sizes."""
+        return self._recording.shape_env.suppress_guards()
+
+    def require_plain(self, effects: _Effects) -> None:
+        """Raises where effects depend on sizes that are symbols."""
+        views = [view for _, path in effects.aliases.values() for view in path]
+        if any(is_symbolic(x) for x in pytree.tree_leaves([tuple(view) for view in views])):
+            problem = "a result is a view of a written argument, by a size that varies"
+            hint = "dynamic=False, or return a copy"
+            raise failure(NotImplementedError, "aot_function", problem, hint)
+
+    def holds(self, args: Sequence[Value]) -> bool:
+        """Whether the guards are true for arguments."""
+        env: ShapeEnv = self._recording.shape_env
+        return env.evaluate_guards_for_args(self._leaves, args)
+
+
+class _SymbolicPrograms:
+    """Programs of a function whose sizes are symbols.
+
+    Args:
+        stages: compile graphs.
+        table: operators that are replaced, see `make_fx`.
+    """
+
+    def __init__(self, stages: _Stages, table: Value) -> None:
+        self._stages, self._table = stages, table
+        self._programs: dict[Value, list[tuple[_SymbolicTrace, Function]]] = {}
+
+    def run(self, function: Function, args: Sequence[Value]) -> Value:
+        """Calls the program whose guards are true, or makes one.
+
+        Args:
+            function: takes flat arguments.
+            args: the arguments.
+        """
+        programs = self._programs.setdefault(_facts(args), [])
+        for trace, program in programs:
+            if trace.holds(args):
+                return program(*args)
+        trace = _SymbolicTrace(self._table)
+        program = self._stages.program(function, args, self._table, trace)
+        programs.append((trace, program))
+        return program(*args)
+
+
+def _facts(args: Sequence[Value]) -> Value:
+    """Facts of arguments beside sizes that programs depend on."""
+    facts: list[Value] = [torch.is_grad_enabled()]
+    for x in args:
+        if isinstance(x, torch.Tensor):
+            facts.append((x.dtype, x.ndim, x.requires_grad))
+        else:
+            facts.append(int if type(x) is int else (type(x), x))
+    return tuple(facts)
 
 
 def _needed(args: Sequence[Value]) -> tuple[int, ...]:
@@ -262,9 +412,8 @@ def _caller(function: Function) -> Callable[[Sequence[Value]], Value]:
     return lambda values: function(*values)
 
 
-def _recorded(function: Value, args: Sequence[Value], table: Value) -> GraphModule:
-    """The graph of a function; its inputs and outputs are those of its containers, flat."""
-    module = make_fx(function, decomposition_table=table)(*args)
+def _flat(module: GraphModule) -> GraphModule:
+    """A module whose inputs and outputs are those of its containers."""
     module.graph.set_codegen(CodeGen())
     module.recompile()
     return module
@@ -286,16 +435,17 @@ def joint_graph(function: Function, args: Sequence[Value], table: Value) -> Grap
         args: its arguments; those that require a gradient have one.
         table: operators that are replaced, see `make_fx`.
     """
-    leaves = _detached(args)
-    joint, tangents = _examined(function, leaves, _needed(args))
-    return _joint_module(function, joint, leaves, tangents, table)
+    leaves, trace = _detached(args), _Trace(table)
+    joint, tangents = _examined(function, leaves, _needed(args), trace)
+    return _joint_module(function, joint, leaves, tangents, trace)
 
 
 def _examined(
-    function: Value, leaves: Sequence[Value], needed: Sequence[int]
+    function: Value, leaves: Sequence[Value], needed: Sequence[int], trace: _Trace
 ) -> tuple[_Joint, list[Value]]:
     """Runs a function once, for what it gives; returns tangents for it, too."""
-    once = _Run(function, leaves)
+    once = trace.run(function, leaves)
+    trace.require_plain(once.effects)
     effects, outputs = once.effects, once.outputs()
     if any(once.inside[number].requires_grad for number in effects.written):
         problem = "the function writes an argument whose new value has a gradient"
@@ -307,12 +457,12 @@ def _examined(
         for n, x in enumerate(once.results)
         if isinstance(x, torch.Tensor) and x.requires_grad
     ]
-    tangents = [torch.ones_like(outputs[n].detach()) for n in differentiable]
+    tangents = [trace.tangent(outputs[n]) for n in differentiable]
     return _Joint(effects, len(outputs), tuple(differentiable), tuple(needed)), tangents
 
 
 def _joint_module(
-    function: Value, joint: _Joint, leaves: list[Value], tangents: list[Value], table: Value
+    function: Value, joint: _Joint, leaves: list[Value], tangents: list[Value], trace: _Trace
 ) -> GraphModule:
     """The module of primals and tangents that gives results and gradients."""
 
@@ -331,7 +481,7 @@ def _joint_module(
         by_argument = dict(zip(joint.gradients, values, strict=True))
         return [*outputs, *(by_argument.get(n) for n in range(len(primals)))]
 
-    return _recorded(run, (leaves, tangents), table)
+    return trace.recorded(run, (leaves, tangents))
 
 
 def _joined(joint: _Joint, run: Value, run_backward: Value) -> Function:
@@ -417,7 +567,7 @@ def aot_module_simplified(
 
     Args:
         mod: a module of tensors that gives a tuple or list of tensors.
-        args: example arguments.
+        args: example arguments; symbolic numbers among them make all sizes symbols.
         fw_compiler, bw_compiler, partition_fn, decompositions: see `aot_function`.
         inference_compiler: see `aot_function`.
         options: further ones of PyTorch, without effect.
@@ -430,7 +580,14 @@ def aot_module_simplified(
         return torch.func.functional_call(mod, named, tuple(flat_args[len(names) :]))
 
     stages = _Stages(fw_compiler, bw_compiler, inference_compiler, partition_fn)
-    program = stages.program(flat, [*values, *args], decompositions)
+    if any(map(is_symbolic, args)):  # of `torch.compile(dynamic=True)`, say
+        symbolic = _SymbolicPrograms(stages, decompositions)
+
+        def program(*runtime: Value) -> Value:
+            return symbolic.run(flat, runtime)
+
+    else:
+        program = stages.program(flat, [*values, *args], decompositions)
 
     def forward(*runtime: Value) -> Value:
         return program(*values, *runtime)

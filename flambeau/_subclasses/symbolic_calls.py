@@ -30,9 +30,36 @@ from flambeau.runtime.symbolic import SymInt, is_symbolic, lowered, raised
 from flambeau.utils import _python_dispatch
 from flambeau.utils import _pytree as pytree
 
-__all__ = ["annotate", "compose", "special"]
+__all__ = ["Answering", "annotate", "compose", "special"]
 
 Value = Any  # an argument or a result of an operator
+
+
+class Answering(_python_dispatch.TorchDispatchMode):
+    """A `with` block whose operators run on tensors without data.
+
+    Args:
+        fakes: the mode of these tensors.
+    """
+
+    def __init__(self, fakes: Value) -> None:
+        super().__init__()
+        self._fakes = fakes
+
+    def __enter__(self) -> Value:
+        self._types = _core.set_torch_function_enabled(False)  # of fakes, which come here instead
+        return super().__enter__()
+
+    def __exit__(self, *exception: object) -> None:
+        super().__exit__(*exception)
+        _core.set_torch_function_enabled(self._types)
+
+    def __torch_dispatch__(
+        self, func: Value, types: Value, args: tuple[Value, ...] = (), kwargs: Value = None
+    ) -> Value:
+        """Computes the geometry of an operator's results."""
+        function = func.overloadpacket._function
+        return fake_calls.answer(self._fakes, function, args, kwargs or {})
 
 
 def annotate(mode: Value, func: Value, args: Value, kwargs: Value, result: Value) -> None:
@@ -67,12 +94,12 @@ def inherit(mode: Value, func: Value, args: Value, kwargs: Value, result: Value)
     """
     operands = pytree.tree_leaves((args, kwargs))
     symbolic = [x for x in operands if _is_symbolic(x)]
-    tensors = [x for x in symbolic if isinstance(x, _core.Tensor)]
+    tensors = [x for x in operands if isinstance(x, _core.Tensor)]
     for tensor in pytree.tree_leaves(result):
         plain = type(tensor) is not TracedTensor or tensor.geometry is not None
-        if plain or not tensor.ndim or not symbolic:
-            continue
-        alike = list({x.geometry: x for x in tensors if _alike(x, tensor)})
+        if plain or not tensor.ndim or not symbolic or tuple(tensor.shape) == (0,):
+            continue  # (0,): what batch_norm in eval mode does not compute
+        alike = list({geometry_of(x): x for x in tensors if _alike(x, tensor)})
         if len(alike) == 1:
             attach(tensor, alike[0])
         else:

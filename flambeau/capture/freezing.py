@@ -17,20 +17,23 @@ import threading
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from flambeau import _core, prims
-from flambeau._core import ExternalTensor
+from flambeau._core import Constants, ExternalTensor
 from flambeau.capture.norm_folding import fold_norms, rebuilt
 from flambeau.driver.planner import graph_op
 from flambeau.ir.graph_grammar import symbols_of
-from flambeau.ir.lock import importing
+from flambeau.ir.lock import late
 from flambeau.ir.node import ITEM_SIZE, Graph, GraphOutput, Node, topological
 from flambeau.ir.plan import BackwardSpec
 from flambeau.ir.size import SizeExpr, prod
 from flambeau.prims.record import record_of
 
-Function = Callable[..., Any]
+if TYPE_CHECKING:
+    from flambeau.nn import Module
+
+Function = Callable[..., object]
 
 _NAME = "constants"
 _GROWTH = 4  # a constant that is larger than what it is computed from, by more, is not stored
@@ -52,9 +55,9 @@ class _Programs:
     """The constants of a function's programs: forgotten when the function dies."""
 
     def __init__(self) -> None:
-        self._constants: list[Any] = []
+        self._constants: list[Constants] = []
 
-    def add(self, constants: Any) -> None:
+    def add(self, constants: Constants) -> None:
         """Notes what a program remembers."""
         if not any(each is constants for each in self._constants):
             self._constants.append(constants)
@@ -78,7 +81,7 @@ def frozen_calls(function: Function, recorded: Function) -> Function:
     programs = _Programs()
 
     @functools.wraps(recorded)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> object:
         before = _scope.function, _scope.programs
         _scope.function, _scope.programs = function, programs
         try:
@@ -97,27 +100,23 @@ def constant_slots(externals: Sequence[ExternalTensor], written: Iterable[int]) 
         externals: of the stream.
         written: those that it updates.
     """
-    with importing:
-        from flambeau.nn import Parameter
-
+    parameter = late("flambeau.nn").Parameter
     buffers = {id(x) for module in _modules(_scope.function) for x in module.buffers()}
     updated = set(written)
     return [
         slot
         for slot, external in enumerate(externals)
         if slot not in updated
-        and (isinstance(external.source, Parameter) or id(external.source) in buffers)
+        and (isinstance(external.source, parameter) or id(external.source) in buffers)
         and _core.can_freeze(external.source)
     ]
 
 
-def _modules(function: object) -> Iterator[Any]:
+def _modules(function: object) -> Iterator[Module]:
     """The modules that a function is a method of, or that it names."""
-    with importing:
-        from flambeau.nn import Module
-
+    module = late("flambeau.nn").Module
     for value in (function, *_reached(function)):
-        if isinstance(value, Module):
+        if isinstance(value, module):
             yield value
 
 
@@ -149,7 +148,7 @@ class Frozen(NamedTuple):
     """
 
     graph: Graph
-    constants: Any
+    constants: Constants
     computed: int
 
 
@@ -224,7 +223,7 @@ def _bytes(value: Node) -> int:
     return 0 if isinstance(elements, SizeExpr) else elements * ITEM_SIZE[value.dtype]
 
 
-def _constants(values: Sequence[Node], slots: Sequence[int]) -> Any:
+def _constants(values: Sequence[Node], slots: Sequence[int]) -> Constants:
     """The `_core.Constants` of values."""
     tensors = [x for x in topological(values) if x.is_input]
     numbers = [x for x in topological(values) if x.is_scalar]
@@ -245,9 +244,8 @@ def _constants(values: Sequence[Node], slots: Sequence[int]) -> Any:
     )
     run = _Computing(rebuilt(graph, lambda x, _: replacements.get(x)))
     unread = [slot for slot in slots if slot not in used]
-    run.constants = _core.Constants(
-        run, (*used, *unread), tuple(x.attribute("slot") for x in numbers), len(values)
-    )
+    positions = tuple(x.attribute("slot") for x in numbers)
+    run.constants = Constants(run, (*used, *unread), positions, len(values))
     return run.constants
 
 
@@ -259,10 +257,12 @@ class _Computing:
         what = BackwardSpec(_NAME, _NAME, signature, targets=[], edges=0, arguments=[])
         self._tensors = len(graph.inputs)
         self._op = graph_op(what, lambda: graph)
-        self.constants: Any = None
+        self.constants: Constants | None = None
 
-    def __call__(self, tensors: tuple[Any, ...], numbers: tuple[float, ...]) -> tuple[Any, ...]:
-        if _scope.programs is not None:
+    def __call__(
+        self, tensors: tuple[object, ...], numbers: tuple[float, ...]
+    ) -> tuple[object, ...]:
+        if _scope.programs is not None and self.constants is not None:
             _scope.programs.add(self.constants)
         suspended = _core.record_suspend()
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -415,12 +416,7 @@ def _begin(tuned: bool, frozen: bool) -> None:
 
 
 def _beginning(tuned: bool, frozen: bool = False) -> Function:
-    """Returns the function that begins a region.
-
-    Args:
-        tuned: whether kernels are measured.
-        frozen: whether weights are constants.
-    """
+    """Returns what begins a region, by whether kernels are measured and weights constants."""
     return functools.partial(_begin, tuned, frozen) if tuned or frozen else _core.record_begin
 
 
@@ -428,19 +424,26 @@ def _uncompiled(function: Function) -> Function:
     return function
 
 
+def takes_arrays(args: Any, kwargs: Any) -> bool:
+    """Whether arguments of a compiled function are arrays of NumPy, whose functions are traced."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return False
+    array = numpy.ndarray
+    if not any(type(x) is array for x in args) and not any(
+        type(x) is array for x in kwargs.values()
+    ):
+        return False
+    return bool(config_modules.value("torch._dynamo.config", "trace_numpy"))
+
+
 def _wrap(
-    function: Function,
-    compiler: Function,
-    fullgraph: bool,
-    tuned: bool,
-    frozen: bool,
-    changed: bool,
+    function: Function, compiler: Function, full: bool, tuned: bool, frozen: bool, changed: bool
 ) -> Function:
     begin, end = _beginning(tuned, frozen), _core.record_end
-    special = _Special(function, fullgraph, tuned, changed)
+    special = _Special(function, full, tuned, changed)
     _observe()
 
-    @functools.wraps(function)
     def compiled(*args: Any, **kwargs: Any) -> Any:
         if Stance.special:
             return special(args, kwargs)
@@ -454,13 +457,20 @@ def _wrap(
 
     if frozen:
         compiled = late("flambeau.capture.freezing").frozen_calls(function, compiled)
-    if not fullgraph:
-        return _skipping(function, _with_backward(compiled, compiler), tuned, frozen)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if takes_arrays(args, kwargs):
+            return late("flambeau._numpy").compiled(compiled, args, kwargs)
+        return compiled(*args, **kwargs)
+
+    if not full:
+        return _skipping(function, _with_backward(call, compiler), tuned, frozen)
 
     @functools.wraps(function)
     def refusing_breaks(*args: Any, **kwargs: Any) -> Any:
         with full_graph():
-            return compiled(*args, **kwargs)
+            return call(*args, **kwargs)
 
     return _skipping(function, _with_backward(refusing_breaks, compiler), tuned, frozen)
 
@@ -518,7 +528,12 @@ def _resolved(backend: Any, fullgraph: bool) -> Any:
 
 
 def _by_backend(
-    backend: Any, fullgraph: bool, mode: Any, options: Any, limit: int | None
+    backend: Any,
+    fullgraph: bool,
+    mode: Any,
+    options: Any,
+    limit: int | None,
+    dynamic: bool | None = False,
 ) -> Function:
     """Returns the function that compiles by a backend that is a function."""
     settings = {"mode": mode if mode != "default" else None, "options": options}
@@ -528,7 +543,7 @@ def _by_backend(
     with importing:
         from flambeau._dynamo.custom_backend import compiled_by
 
-    return lambda f: compiled_by(f, backend, fullgraph, limit)
+    return lambda f: compiled_by(f, backend, fullgraph, limit, dynamic)
 
 
 def _with_backwards(compiler: Function, again: Function) -> Function:
@@ -557,7 +572,9 @@ def compile(  # noqa: A001 - PyTorch's name
         fullgraph: raise at a graph break: where Python branches on data, prints a tensor, or calls
             a function that is disabled for compilation. A number that Python reads (`item()`, the
             sizes of `nonzero`) is none: the region runs in two parts.
-        dynamic: a bool or None; has no effect, because sizes of data are symbols from the start.
+        dynamic: a bool or None. It is for backends that are functions: sizes are symbols in their
+            graphs (True), numbers (False), or symbols where they were seen to vary (None). In our
+            compiler's programs sizes of data are symbols from the start.
         backend: None, "inductor" or "flambeau" (the compiler), "aot_eager" (the same, without
             tuning), "eager" (no compilation); a registered name; or a function of a `GraphModule`
             and example inputs that returns a callable. Python then runs at every call, and its
@@ -614,7 +631,7 @@ def compile(  # noqa: A001 - PyTorch's name
         compile, fullgraph=fullgraph, backend=backend, mode=mode, options=options
     )
     if callable(backend):
-        compiler = _by_backend(backend, fullgraph, mode, options, recompile_limit)
+        compiler = _by_backend(backend, fullgraph, mode, options, recompile_limit, dynamic)
         compiler = _with_backwards(compiler, again)
     elif backend in _COMPILERS and (passes := capture_options.graph_passes(options)):
         compiler = _with_passes(passes, fullgraph, tuned, recompile_limit)
@@ -625,7 +642,7 @@ def compile(  # noqa: A001 - PyTorch's name
         compiler = functools.partial(_with_backward, compiler=again)
     else:
         compiler = functools.partial(
-            _wrap, compiler=again, fullgraph=fullgraph, tuned=tuned, frozen=frozen,
+            _wrap, compiler=again, full=fullgraph, tuned=tuned, frozen=frozen,
             changed=backend in _COMPILERS,
         )  # fmt: skip
     if isinstance(model, nn.Module):

@@ -123,7 +123,7 @@ class _Traced:
         """The Graph."""
         return self.result.graph
 
-    def constants(self) -> Any:
+    def constants(self) -> object:
         """The constants of a frozen program; None for others."""
         return self.result.constants
 
@@ -228,7 +228,7 @@ class _Stored:
             stored.checked(result.backward, spec.backward.fingerprint, spec.name)
         return traced
 
-    def constants(self) -> Any:
+    def constants(self) -> object:
         """Returns None: no frozen program is stored."""
 
     def backward(self) -> Graph:

@@ -54,7 +54,7 @@ class Specification:
     backward: Graph | None
     spec: PlanSpec
     registers: int
-    constants: Any = None
+    constants: object = None
 
 
 def specify_call(overload: Overload, variant: str, call: Call) -> Specification:
@@ -306,7 +306,7 @@ def specification(
     device: Any = None,
     place: str = "",
     recorded: bool = False,
-    constants: Any = None,
+    constants: object = None,
     computed: int = 0,
 ) -> Specification:
     """Describes the Plan of a program.

@@ -16,6 +16,7 @@ from flambeau.fx._compatibility import compatibility
 from flambeau.fx.immutable_collections import immutable_dict, immutable_list
 from flambeau.ir.lock import late
 from flambeau.nested.ragged import SymInt
+from flambeau.runtime import symbolic
 from flambeau.runtime.checks import _assert, _assert_async
 
 if TYPE_CHECKING:
@@ -100,6 +101,8 @@ def _type_repr(obj: object) -> str:
     if isinstance(obj, type) and not isinstance(obj, types.GenericAlias):
         if obj.__module__ == "builtins":
             return obj.__qualname__
+        if obj in symbolic.TYPES:
+            return f"torch.{obj.__name__}"
         return f"{_function_names.upstream(obj.__module__)}.{obj.__qualname__}"
     if obj is ...:
         return "..."
@@ -110,6 +113,8 @@ def _type_repr(obj: object) -> str:
 
 def _get_qualified_name(func: Callable[..., Any]) -> str:
     """PyTorch's full name of a function, as generated code has it."""
+    if isinstance(func, type) and func in symbolic.TYPES:
+        return f"torch.{func.__name__}"
     public = _function_names.public_name(func)
     if public is not None:
         return public

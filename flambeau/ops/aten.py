@@ -32,6 +32,8 @@ _TYPES = {
     "memory_format": "MemoryFormat",
     "layout": "Layout",
 }
+# Arguments of several types in our schemas, by name.
+_OBJECTS = {"output_size": "SymInt[]", "output_mask": "bool[]", "numbers": "float[]"}
 
 
 class Packet:
@@ -143,7 +145,10 @@ class Overload:
         texts = [t for t in texts if ("out_dtype" in t) == (self._overloadname == "dtype")] or texts
         text = max(texts, key=len)
         inside = upstream_types(text.partition("(")[2].partition(" -> ")[0])
-        return schemas.parse(f"{self.name()}({inside} -> Tensor")
+        result = "Tensor"
+        if "Tensor! " in inside:  # the only result is the argument that is written
+            inside, result = inside.replace("Tensor! ", "Tensor(a!) "), "Tensor(a!)"
+        return schemas.parse(f"{self.name()}({inside} -> {result}")
 
     def __str__(self) -> str:
         return f"{self.namespace}.{self.__name__}"
@@ -160,7 +165,7 @@ def upstream_types(text: str) -> str:
     """
     for ours, theirs in _TYPES.items():
         text = re.sub(rf"\b{ours}(\??) ", rf"{theirs}\1 ", text)
-    return text
+    return re.sub(r"\bobject (\w+)", lambda match: f"{_OBJECTS[match[1]]} {match[1]}", text)
 
 
 _packets: dict[str, Packet] = {}

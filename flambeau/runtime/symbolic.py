@@ -214,6 +214,11 @@ def _with_tensor(function: Value, number: Value, tensor: Value, swapped: bool) -
     return torch.pow(number, tensor) if name == "pow" else NotImplemented
 
 
+def _both(function: Callable[..., Value]) -> tuple[Value, Value]:
+    """The method of an operator, and the one of its second operand."""
+    return _binary(function), _binary(function, True)
+
+
 def _unary(function: Callable[..., Value]) -> Value:
     def method(self: Value) -> Value:
         return apply(function, self)
@@ -224,13 +229,13 @@ def _unary(function: Callable[..., Value]) -> Value:
 class _Number(_Symbolic):
     """Integers and floats."""
 
-    __add__, __radd__ = _binary(operator.add), _binary(operator.add, True)
-    __sub__, __rsub__ = _binary(operator.sub), _binary(operator.sub, True)
-    __mul__, __rmul__ = _binary(operator.mul), _binary(operator.mul, True)
-    __truediv__, __rtruediv__ = _binary(operator.truediv), _binary(operator.truediv, True)
-    __floordiv__, __rfloordiv__ = _binary(operator.floordiv), _binary(operator.floordiv, True)
-    __mod__, __rmod__ = _binary(operator.mod), _binary(operator.mod, True)
-    __pow__, __rpow__ = _binary(operator.pow), _binary(operator.pow, True)
+    __add__, __radd__ = _both(operator.add)
+    __sub__, __rsub__ = _both(operator.sub)
+    __mul__, __rmul__ = _both(operator.mul)
+    __truediv__, __rtruediv__ = _both(operator.truediv)
+    __floordiv__, __rfloordiv__ = _both(operator.floordiv)
+    __mod__, __rmod__ = _both(operator.mod)
+    __pow__, __rpow__ = _both(operator.pow)
     __lt__, __le__ = _binary(operator.lt), _binary(operator.le)
     __gt__, __ge__ = _binary(operator.gt), _binary(operator.ge)
     __neg__, __pos__, __abs__ = _unary(operator.neg), _unary(operator.pos), _unary(operator.abs)
@@ -280,11 +285,11 @@ class SymInt(_Number):
         (2*s0 + 1, True, ['5 <= s0'])
     """
 
-    __and__, __rand__ = _binary(operator.and_), _binary(operator.and_, True)
-    __or__, __ror__ = _binary(operator.or_), _binary(operator.or_, True)
-    __xor__, __rxor__ = _binary(operator.xor), _binary(operator.xor, True)
-    __lshift__, __rlshift__ = _binary(operator.lshift), _binary(operator.lshift, True)
-    __rshift__, __rrshift__ = _binary(operator.rshift), _binary(operator.rshift, True)
+    __and__, __rand__ = _both(operator.and_)
+    __or__, __ror__ = _both(operator.or_)
+    __xor__, __rxor__ = _both(operator.xor)
+    __lshift__, __rlshift__ = _both(operator.lshift)
+    __rshift__, __rrshift__ = _both(operator.rshift)
 
     def __index__(self) -> int:
         return int(self._value())
@@ -335,8 +340,8 @@ class SymBool(_Symbolic):
         (5 <= s0) and (s0 <= 8)
     """
 
-    __and__, __rand__ = _binary(operator.and_), _binary(operator.and_, True)
-    __or__, __ror__ = _binary(operator.or_), _binary(operator.or_, True)
+    __and__, __rand__ = _both(operator.and_)
+    __or__, __ror__ = _both(operator.or_)
 
     def __eq__(self, other: object) -> Value:
         return _binary(operator.eq)(self, other)

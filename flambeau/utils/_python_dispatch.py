@@ -376,13 +376,19 @@ def _run(program: Program, values: Sequence[Any], func: Any = None) -> Any:
     if overload is not None and not overload.options.differentiable:
         with _core.no_grad():
             return _ask(func, args, kwargs)
-    if program.random and not program.mutates:
+    if program.random and not program.mutates and not _has_no_dropout(program, values):
         problem = "an operator that draws has no gradient under __torch_dispatch__"
         raise failure(NotImplementedError, func, problem, "draw without gradients, or no_grad()")
     results = tape.track(program, func, values, _asked)
     if program.mutates:
         return _written(program, values, results[0])
     return results[0] if len(results) == 1 and not _is_many(program) else program.results(results)
+
+
+def _has_no_dropout(program: Program, values: Sequence[Any]) -> bool:
+    """Whether a call draws nothing because its probability of dropout is 0."""
+    pairs = zip(program.arguments, values, strict=True)
+    return any(argument[0] == "dropout_p" and value == 0 for argument, value in pairs)
 
 
 def _asked(func: Any, program: Program, values: Sequence[Any]) -> Any:

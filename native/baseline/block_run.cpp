@@ -632,14 +632,14 @@ void enter(Run* run, const int64_t* axes) {
 void map_or_row_chunks(Run* run, Rows rows, int64_t row, int64_t stop) {
   const BlockProgram& program = run->program;
   const int64_t last = rows.count - 1;
-  int64_t known = 0, fitting = 1;  // a length of rows, and how many of it fit into a block
+  int64_t length = 0, fitting = 1;  // a length of rows, and how many of it fit into a block
   for (rows.seek(row); row < stop;) {
     enter(run, rows.at);
     const int64_t inner = run->sizes[program.inner];
     int64_t most = 1;
     if (program.spans && last >= 0 && inner > 0) {
-      if (inner != known) {
-        known = inner;
+      if (inner != length) {
+        length = inner;
         fitting = std::max<int64_t>(1, kBlock / inner);
       }
       most = std::min({fitting, rows.extents[last] - rows.at[last], stop - row});

@@ -9,7 +9,9 @@ import pytest
 
 import flambeau as torch
 from flambeau import _decomp, _prims, _refs
+from flambeau.decompositions import inner
 from flambeau.fx.experimental.proxy_tensor import make_fx
+from flambeau.language.definition import REGISTRY
 from flambeau.nn import functional
 from flambeau.prims.record import PRIMITIVES
 from tests.fx.decomposed import TableCall, targets
@@ -307,3 +309,38 @@ def test_tags():
     assert torch.Tag.dynamic_output_shape in aten.nonzero.default.tags
     assert torch.Tag.data_dependent_output in aten.equal.default.tags
     assert torch.Tag.view_copy in aten.view_copy.default.tags
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients_of_decomposed_attention(causal):
+    def loss(q, k, v):
+        return functional.scaled_dot_product_attention(q, k, v, is_causal=causal).square().sum()
+
+    def joint(q, k, v):
+        return torch.autograd.grad(loss(q, k, v), (q, k, v))
+
+    inputs = [(torch.arange(64.0) * k).sin().reshape(1, 2, 4, 8) for k in (0.3, 0.7, 1.1)]
+    leaves = [x.clone().requires_grad_() for x in inputs]
+    expected = joint(*leaves)
+    module = make_fx(joint, CORE)(*leaves)
+    for result, value in zip(module(*inputs), expected, strict=True):
+        assert torch.equal(result, value)
+    module = make_fx(loss, CORE)(*inputs)  # and of the graph itself
+    for result, value in zip(torch.autograd.grad(module(*leaves), leaves), expected, strict=True):
+        assert torch.equal(result, value)
+
+
+def test_all_operators_have_schemas():
+    names = {name.rpartition(".")[2] for name in (*REGISTRY, *inner.TABLE)}
+    count = 0
+    for name in names:
+        packet = getattr(torch.ops.aten, name, None)
+        for overload in () if packet is None else packet.overloads():
+            schema = getattr(packet, overload)._schema
+            assert schema.name == f"aten::{name}" and len(schema.arguments) < 40
+            count += 1
+    for name in dir(prims):
+        assert getattr(prims, name).default._schema.arguments is not None
+    assert count > 1000
+    written = torch.ops.aten.squeeze_.dim._schema
+    assert str(written).startswith("aten::squeeze_.dim(Tensor(a!) self")

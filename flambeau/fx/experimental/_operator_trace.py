@@ -223,15 +223,10 @@ class OperatorMode(TorchDispatchMode):
         self.sizes.leaf(number, proxy)
         return number
 
-    def _node_of(self, tensor: Value) -> Proxy:
-        """The node of a tensor whose sizes are read."""
+    def _node_of(self, tensor: Value) -> Proxy | None:
+        """The node of a tensor whose sizes are read; None: the graph does not have it."""
         entry = self.tracking.find(tensor)
-        if entry is None:
-            raise RuntimeError(
-                "[make_fx] a size is read of a tensor that the graph does not have\n"
-                "hint: make the tensor an input"
-            )
-        return entry.proxy
+        return None if entry is None else entry.proxy
 
     @property
     def shape_env(self) -> Value:

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import flambeau as torch
+from flambeau.fx.node import Node
 from flambeau.fx.proxy import Proxy
+from flambeau.ir.lock import late
 from flambeau.ir.size import SizeExpr, sorted_terms
 from flambeau.ir.size_program import Condition
 from flambeau.runtime.symbolic import (
@@ -32,10 +34,10 @@ class SizeNodes:
 
     Args:
         tracer: owns the graph.
-        node_of: the node of a tensor.
+        node_of: the node of a tensor, None where it has none.
     """
 
-    def __init__(self, tracer: Value, node_of: Callable[[Value], Proxy]) -> None:
+    def __init__(self, tracer: Value, node_of: Callable[[Value], Proxy | None]) -> None:
         self._tracer, self._node_of = tracer, node_of
         self._nodes: dict[Expression, Proxy] = {}
         self._computed: dict[int, tuple[SymNode, Proxy]] = {}
@@ -44,7 +46,7 @@ class SizeNodes:
     def tensor(self, tensor: Value, proxy: Proxy) -> None:
         """Notes where sizes of a tensor can be read."""
         geometry = getattr(tensor, "geometry", None)
-        if geometry is None:
+        if geometry is None or _is_late(proxy.node):  # the forward reads no size of a gradient
             return
         aten = torch.ops.aten
         for overload, values in (
@@ -79,6 +81,8 @@ class SizeNodes:
         if origin is None:
             return self._of_expression(number)
         function, operands = origin
+        if any(isinstance(x, torch.Tensor) and self._node_of(x) is None for x in operands):
+            return self._of_expression(number)  # of a tensor that represents another one
         proxy = self._node(function, tuple(map(self.argument, operands)), number)
         self._computed[id(number.node)] = (number.node, proxy)
         self._nodes.setdefault(number.node._expression, proxy)
@@ -118,6 +122,8 @@ class SizeNodes:
             name = function.__name__
         proxy = self._tracer.create_proxy("call_function", function, args, {}, name=name)
         proxy.node.meta["val"] = number
+        if any(isinstance(x, Proxy) and _is_late(x.node) for x in args):
+            proxy.node.meta["partitioner_tag"] = _partition().BACKWARD
         return proxy
 
     # ---- expressions that no line of Python computed
@@ -173,6 +179,16 @@ class SizeNodes:
             return result  # type: ignore[no-any-return]
         compare = _RELATIONS[condition.operator]
         return call(compare, number(condition.left), number(condition.right))  # type: ignore[no-any-return]
+
+
+def _is_late(node: Node) -> bool:
+    """Whether a node is a gradient, or is computed from one."""
+    tag, partition = node.meta.get("partitioner_tag"), _partition()
+    return bool(tag == partition.BACKWARD or partition._is_tangent(node))
+
+
+def _partition() -> Value:
+    return late("flambeau.fx.experimental._partition")  # which imports the recorder of graphs
 
 
 _ATOMS = {
