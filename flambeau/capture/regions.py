@@ -484,7 +484,7 @@ def _skipping(function: Function, recorded: Function, tuned: bool, frozen: bool)
         with importing:
             from flambeau.capture.frame.learn import learn as learn_frame
 
-        return learn_frame(compiled, tuned, args, kwargs, frozen)
+        return learn_frame(compiled, tuned + 2 * frozen, args, kwargs)
 
     return functools.update_wrapper(_core.CompiledFunction(function, recorded, learn), function)
 
@@ -703,7 +703,7 @@ def _add_guards(explanation: Explanation, function: Any, args: Any, kwargs: Any)
         from flambeau.capture.frame.learn import learn
 
     trial = _core.CompiledFunction(function, function, None)
-    explanation.recorded = learn(trial, False, args, kwargs)
+    explanation.recorded = learn(trial, 0, args, kwargs)
     explanation.guards = [line for lines in trial._explanations for line in lines]
 
 

@@ -250,7 +250,7 @@ def _specify(
     call: Call,
     place: Any,
     differentiable: bool = True,
-    device: Any = None,
+    device: object = None,
     saves_result: bool = True,
     unsaved: frozenset[int] = frozenset(),
 ) -> Specification:
@@ -303,7 +303,7 @@ def specification(
     *,
     offsets: Sequence[Size] = (),
     detached: Sequence[int] = (),
-    device: Any = None,
+    device: object = None,
     place: str = "",
     recorded: bool = False,
     constants: object = None,

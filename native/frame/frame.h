@@ -45,8 +45,10 @@ struct DictItem {
 };
 struct DictGuard {
   PyObject* dict;
-  uint64_t version;
-  bool complete;  // all its items, in order
+  const uint64_t* now;  // its version: of `dict_watch`
+  uint64_t version;     // when it was compared
+  bool silent;          // it may have changed since then all the same: it is compared again
+  bool complete;        // all its items, in order
   std::vector<DictItem> items;
 };
 struct TypeGuard {
@@ -83,6 +85,10 @@ struct SlotGuard {
 // The state outside of a call's arguments.
 class Guards {
  public:
+  Guards() = default;
+  Guards(const Guards&) = delete;
+  Guards& operator=(const Guards&) = delete;
+  ~Guards();
   // `parts`: the lists that capture/frame/evidence.py describes. False + exception.
   bool read(PyObject* parts);
   bool hold();  // may note that another version of a dict or type says the same

@@ -106,7 +106,8 @@ bool same_reads(const DictGuard& guard) {
 
 __attribute__((noinline)) bool holds_still(DictGuard* guard) {
   if (guard->complete ? !same_items(*guard) : !same_reads(*guard)) return false;
-  guard->version = dict_version(guard->dict);
+  guard->version = *guard->now;
+  guard->silent = dict_silent(guard->dict);
   return true;
 }
 
@@ -116,7 +117,7 @@ __attribute__((noinline)) bool holds_still(TypeGuard* guard) {
     if (type_lookup(guard->type, read.key) != read.value) return false;
   }
   guard->version = type_version(guard->type);
-  return guard->version != 0;
+  return true;
 }
 
 PyObject* type_title(PyTypeObject* type) {
@@ -148,12 +149,17 @@ bool same_list(const ListGuard& guard) {
 
 }  // namespace
 
+Guards::~Guards() {
+  for (const DictGuard& guard : dicts_) dict_unwatch(guard.now);
+}
+
 bool Guards::read_dicts(PyObject* list) {
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
     PyObject* entry = PyList_GET_ITEM(list, i);
     PyObject* dict = item(entry, 0);
-    dicts_.push_back(
-        {dict, dict_version(dict), item(entry, 1) == Py_True, items_of(item(entry, 2))});
+    const uint64_t* now = dict_watch(dict);
+    if (!now) return false;
+    dicts_.push_back({dict, now, *now, true, item(entry, 1) == Py_True, items_of(item(entry, 2))});
     if (!holds_still(&dicts_.back())) return false;
   }
   return true;
@@ -167,6 +173,7 @@ bool Guards::read_types(PyObject* list) {
         type, 0, false, items_of(item(entry, 2)), item(entry, 3), value_of(item(entry, 4))};
     if (!holds_still(&guard)) return false;
     guard.strict = item(entry, 1) == Py_True;
+    if (guard.strict && guard.version == 0) return false;
     types_.push_back(std::move(guard));
   }
   return true;
@@ -246,7 +253,9 @@ bool Guards::read(PyObject* parts) {
       read_others(functions, cells, lists) && read_operators(operators) && read_slots(slots)) {
     return true;
   }
-  PyErr_SetString(PyExc_RuntimeError, "[compile] state that was read changed meanwhile");
+  if (!PyErr_Occurred()) {
+    PyErr_SetString(PyExc_RuntimeError, "[compile] state that was read changed meanwhile");
+  }
   return false;
 }
 
@@ -257,11 +266,14 @@ bool Guards::hold() {
     }
   }
   for (DictGuard& guard : dicts_) {
-    if (dict_version(guard.dict) != guard.version && !holds_still(&guard)) return false;
+    const bool unchanged = !guard.silent && *guard.now == guard.version;
+    if (!unchanged && !holds_still(&guard)) return false;
   }
   for (TypeGuard& guard : types_) {
     if (guard.title && type_title(guard.type) != guard.title) return false;
-    if (type_version(guard.type) != guard.version && !holds_still(&guard)) return false;
+    const uint32_t version = type_version(guard.type);
+    const bool unchanged = version != 0 && version == guard.version;
+    if (!unchanged && !holds_still(&guard)) return false;
   }
   for (const FunctionGuard& guard : functions_) {
     const PyFunctionObject* f = guard.function;

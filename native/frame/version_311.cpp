@@ -4,11 +4,13 @@
 
 namespace fb {
 
-#if PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030c0000
+#ifdef FB_FRAMES_311
 
-uint64_t dict_version(PyObject* dict) {
-  return reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
+const uint64_t* dict_watch(PyObject* dict) {
+  return &reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
 }
+void dict_unwatch(const uint64_t*) {}
+bool dict_silent(PyObject*) { return false; }
 
 uint32_t type_version(PyTypeObject* type) {
   return PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG) ? type->tp_version_tag : 0;

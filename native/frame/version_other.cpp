@@ -4,9 +4,14 @@
 
 namespace fb {
 
-#if !(PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030c0000)
+#if !defined(FB_FRAMES_311) && !defined(FB_FRAMES_312)
 
-uint64_t dict_version(PyObject*) { return 0; }
+const uint64_t* dict_watch(PyObject*) {
+  PyErr_SetString(PyExc_RuntimeError, "dicts of this Python have no version");
+  return nullptr;
+}
+void dict_unwatch(const uint64_t*) {}
+bool dict_silent(PyObject*) { return true; }
 uint32_t type_version(PyTypeObject*) { return 0; }
 PyObject* type_lookup(PyTypeObject*, PyObject*) { return nullptr; }
 PyObject** dict_slot(PyObject*) { return nullptr; }

@@ -13,20 +13,13 @@ from flambeau.ir.lock import late
 from flambeau.runtime import logs
 
 
-def learn(
-    compiled: Any,
-    tuned: bool,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    frozen: bool = False,
-) -> str | None:
+def learn(compiled: Any, ways: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     """Explains a call, which was recorded before with the same arguments.
 
     Args:
         compiled: the function; it gets the explanation.
-        tuned: whether its programs are autotuned.
+        ways: + 1 if its programs are autotuned, + 2 if its weights are constants.
         args, kwargs: of the call.
-        frozen: whether its weights are constants.
 
     Returns:
         None, or why there is no explanation.
@@ -36,9 +29,9 @@ def learn(
     except RuntimeError as error:
         return _text(error)
     try:
-        if tuned:
+        if ways & 1:
             _core.record_tune()
-        if frozen:
+        if ways & 2:
             _core.record_freeze()
         guards = _explain(compiled, mode, args, kwargs)
     except (Unexplained, Exception) as error:

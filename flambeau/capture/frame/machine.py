@@ -11,6 +11,7 @@ import enum
 import functools
 import itertools
 import operator
+import sys
 import types
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterator
@@ -756,4 +757,5 @@ def _is_data(descriptor: object) -> bool:
 
 def bytecode() -> Any:
     """The module for this version of CPython."""
-    return late("flambeau.capture.frame.bytecode_311")
+    major, minor = sys.version_info[:2]
+    return late(f"flambeau.capture.frame.bytecode_{major}{minor}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ UNARY: dict[str, Callable[[Any], Any]] = {
     "__neg__": operator.neg, "__pos__": operator.pos, "__invert__": operator.invert,
     "__abs__": operator.abs,
 }  # fmt: skip
+_WARNS = sys.version_info >= (3, 12)  # ~True
 _COMPARED = {"<": "lt", "<=": "le", "==": "eq", "!=": "ne", ">": "gt", ">=": "ge"}
 _REFLECTED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
 _PLAIN = plain.ATOMS | plain.TENSORS | {tuple, list, set, dict}
@@ -99,6 +101,8 @@ def _attempt(machine: Machine, name: str, owner: object, other: object) -> Any:
 def unary(machine: Machine, name: str, value: object) -> Any:
     """-value, +value, ~value, abs(value)"""
     kind = type(value)
+    if kind is bool and name == "__invert__" and _WARNS:
+        raise Unexplained("~ of a bool warns")
     if kind in plain.ATOMS or kind in plain.TENSORS:
         machine.slots((value,), name)
         return machine.native(UNARY[name], value)

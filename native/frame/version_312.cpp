@@ -1,0 +1,133 @@
+// CPython 3.12 and 3.13: dicts call a watcher before each change, and types have version tags, of
+// which a class gets 1,000 in 3.13.
+#include <unordered_map>
+
+#include "frame/version.h"
+#include "ref.h"
+
+namespace fb {
+
+#ifdef FB_FRAMES_312
+
+namespace {
+
+struct Watched {
+  uint64_t changes;  // first: guards have its address
+  int64_t users;
+  PyObject* dict;  // null: it is gone, before its guards (a collection of garbage clears both)
+};
+
+// Never destroyed: a thread may change dicts until the process ends.
+std::unordered_map<PyObject*, Watched*>& watched_dicts() {
+  static auto* dicts = new std::unordered_map<PyObject*, Watched*>();
+  return *dicts;
+}
+
+int count_change(PyDict_WatchEvent event, PyObject* dict, PyObject*, PyObject*) {
+  const auto entry = watched_dicts().find(dict);
+  if (entry == watched_dicts().end()) return 0;
+  Watched* watched = entry->second;
+  ++watched->changes;
+  if (event == PyDict_EVENT_DEALLOCATED) {
+    watched->dict = nullptr;
+    watched_dicts().erase(entry);
+  }
+  return 0;
+}
+
+int watcher() {  // -1 + exception: all of the interpreter's watchers are taken
+  static int id = -1;
+  if (id < 0) id = PyDict_AddWatcher(count_change);
+  return id;
+}
+
+// Whether the watcher is called for an attribute of an object that has a `__dict__`, while the
+// values are stored in the object. CPython 3.13.0 does not call it.
+bool attributes_are_watched() {
+  const auto type = steal(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(){}",
+                                                "WatchedAttributes"));
+  const auto object = steal(type ? PyObject_CallNoArgs(type.get()) : nullptr);
+  const auto dict = steal(object ? PyObject_GenericGetDict(object.get(), nullptr) : nullptr);
+  const uint64_t* version = dict ? dict_watch(dict.get()) : nullptr;
+  const bool watched =
+      version && PyObject_SetAttrString(object.get(), "attribute", Py_None) == 0 && *version != 0;
+  if (version) dict_unwatch(version);
+  PyErr_Clear();
+  return watched;
+}
+
+}  // namespace
+
+bool dict_silent(PyObject* dict) {
+  static const bool attributes_watched = attributes_are_watched();
+  return !attributes_watched && reinterpret_cast<PyDictObject*>(dict)->ma_values != nullptr;
+}
+
+const uint64_t* dict_watch(PyObject* dict) {
+  Watched*& watched = watched_dicts()[dict];
+  if (!watched) {
+    if (watcher() < 0 || PyDict_Watch(watcher(), dict) < 0) {
+      watched_dicts().erase(dict);
+      return nullptr;
+    }
+    watched = new Watched{0, 0, dict};
+  }
+  ++watched->users;
+  return &watched->changes;
+}
+
+void dict_unwatch(const uint64_t* version) {
+  auto* watched = reinterpret_cast<Watched*>(const_cast<uint64_t*>(version));
+  if (--watched->users > 0) return;
+  if (watched->dict) {
+    watched_dicts().erase(watched->dict);
+    PyObject* error = PyErr_GetRaisedException();
+    if (PyDict_Unwatch(watcher(), watched->dict) < 0) PyErr_Clear();  // the interpreter ends
+    PyErr_SetRaisedException(error);
+  }
+  delete watched;
+}
+
+uint32_t type_version(PyTypeObject* type) {
+  return PyUnstable_Type_AssignVersionTag(type) ? type->tp_version_tag : 0;
+}
+
+PyObject* type_lookup(PyTypeObject* type, PyObject* name) { return _PyType_Lookup(type, name); }
+
+PyObject** dict_slot(PyObject* object) {
+  PyObject** slot = _PyObject_GetDictPtr(object);
+  if (slot && !*slot) {
+    if (!steal(PyObject_GenericGetDict(object, nullptr))) PyErr_Clear();
+  }
+  return slot && *slot ? slot : nullptr;
+}
+
+namespace {
+
+// Whether a tool of `sys.monitoring` is registered.
+bool monitored() {
+  constexpr long kTools = 6;  // those that programs may register
+  static PyObject* get_tool = nullptr;
+  PyObject* module = PySys_GetObject("monitoring");
+  if (!get_tool && module) get_tool = PyObject_GetAttrString(module, "get_tool");
+  for (long id = 0; get_tool && id < kTools; ++id) {
+    const auto number = steal(PyLong_FromLong(id));
+    const auto name = steal(PyObject_CallOneArg(get_tool, number.get()));
+    if (!name) break;
+    if (name.get() != Py_None) return true;
+  }
+  const bool unclear = !get_tool || PyErr_Occurred();
+  PyErr_Clear();
+  return unclear;
+}
+
+}  // namespace
+
+bool python_traced() {
+  const PyThreadState* thread = PyThreadState_Get();
+  return thread->c_tracefunc || thread->c_profilefunc || monitored();
+}
+
+#endif
+
+}  // namespace fb
