@@ -73,8 +73,9 @@ PACKAGE_LINES = {
     "capture": 6080,
     "compat": 224,
     # Without the baseline tier; 16,705 before plans came with the package; 17,200 before passes of
-    # users, and artifacts of a process.
-    "compiler": 17_981,
+    # users, and artifacts of a process; 18,000 before horizontal fusion, and values that are stored
+    # because a broadcast of them is crossed.
+    "compiler": 18_200,
     "core": 1965,
     "cpu": 226,
     "cuda": 248,

@@ -18,7 +18,7 @@ from flambeau.runtime import config_modules
 SETTINGS = "torch._inductor.config"
 MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
 _TUNED_MODES = ("max-autotune", "max-autotune-no-cudagraphs")
-_TUNING = ("max_autotune", "max_autotune_gemm")
+_TUNING = ("max_autotune", "max_autotune_gemm", "combo_kernels")
 _FREEZING = ("freezing", "freezing_discard_parameters")
 # Functions of the user that change graphs, in the order in which they are called.
 PASSES = (

@@ -583,12 +583,14 @@ def compile(  # noqa: A001 - PyTorch's name
         mode: "default" or "reduce-overhead"; "max-autotune" (or "max-autotune-no-cudagraphs"):
             at the first call, every matrix product, convolution and attention is measured on the
             call's sizes in several ways of cutting it in tiles, for about 0.4 s each, and runs in
-            the fastest way from then on, in later processes too. Results have the same bits in
-            every mode. FLAMBEAU_DEBUG=1 shows what was measured.
-        options: PyTorch's options by name, instead of `mode`; "max_autotune" and
-            "max_autotune_gemm" tune as that mode does; "post_grad_custom_pre_pass" and its kin
-            are functions that change the graph before it is compiled, and "freezing" makes weights
-            constants of calls under `no_grad` (docs/compile.md); the others change nothing here.
+            the fastest way from then on, in later processes too. Small independent reductions of
+            one shape become one kernel. Results have the same bits in every mode.
+            FLAMBEAU_DEBUG=1 shows what was measured.
+        options: PyTorch's options by name, instead of `mode`; "max_autotune",
+            "max_autotune_gemm" and "combo_kernels" tune as that mode does;
+            "post_grad_custom_pre_pass" and its kin are functions that change the graph before it
+            is compiled, "freezing" makes weights constants of calls under `no_grad`
+            (docs/compile.md); the others change nothing here.
         name: for reports; has no effect.
         disable: return `model` unchanged.
         recompile_limit: graphs for which a backend that is a function is called; further ones

@@ -3,7 +3,8 @@
     simplify   the graph as a smaller one with the same bits; passes of users before fusion
     prepare    destinations of results, memory views of routines' operands, blocks of long sums
     analyse    values that kernels start and end at, and the cost of recomputing the others
-    cluster    values that share a kernel, and why others do not
+    cluster    values that share a kernel, and why others do not; in tuned programs small
+               independent kernels become one
     order      clusters in the order of their launches
     lower      a loop program per cluster, launches, buffers; passes of users after fusion
     tier       launches that need no compiler, where kernels are not compiled yet
@@ -37,6 +38,7 @@ from flambeau.compiler.schedule import (
     Prepared,
     Schedule,
     analyse,
+    fuse_independent,
     in_order,
     lower,
     order_in_place,
@@ -115,6 +117,8 @@ def _cluster(state: State) -> None:
     state.clustering = Clustering(state.analysis)
     state.clustering.run()
     order_in_place(state.clustering, state.prepared)
+    if state.choose is not None:
+        fuse_independent(state.clustering, state.choose.values, targets.current())
 
 
 def _order(state: State) -> None:

@@ -137,8 +137,10 @@ def pad_lower(elements: Elements, value: Node, index: Index, mask: Node | None) 
 
 
 def cat_lower(elements: Elements, value: Node, index: Index, mask: Node | None) -> Node:
-    """A chain of choices, the last operand innermost."""
-    d = value.attribute("dimension")
+    """A chain of choices, the last operand innermost; one element that is repeated needs none."""
+    d, first = value.attribute("dimension"), value.inputs[0]
+    if first.shape[d] == 1 and all(operand is first for operand in value.inputs):
+        return elements.at(first, (*index[:d], 0, *index[d + 1 :]), mask)
     position = index[d]
     end: Size = 0
     ends = [end := end + operand.shape[d] for operand in value.inputs]

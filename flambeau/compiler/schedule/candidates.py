@@ -8,7 +8,7 @@ ones; who measures (`driver/autotune.py`) hands it a function that chooses.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from flambeau.compiler.schedule import attention, convolution_blocking, product_cut
 from flambeau.compiler.schedule.calls import RoutineCall
@@ -40,5 +40,14 @@ class TunableCall(NamedTuple):
     make: Callable[[str], list[RoutineCall]]
 
 
-# From a call to the name of one of `CANDIDATES[value.op]`.
-Choose = Callable[[TunableCall], str]
+class Choose(Protocol):
+    """Chooses among candidates.
+
+    Attributes:
+        values: of the program's symbols, at the first call.
+    """
+
+    values: Mapping[str, int]
+
+    def __call__(self, tunable: TunableCall, /) -> str:
+        """The name of one of `CANDIDATES[tunable.value.op]`."""

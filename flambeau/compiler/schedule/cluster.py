@@ -9,12 +9,12 @@ recorded (`Clustering.text`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from flambeau.compiler.schedule.dependencies import Vertex, Vertices
-from flambeau.compiler.schedule.domain import Domain
+from flambeau.compiler.schedule.domain import Domain, divides
 from flambeau.compiler.schedule.fusion_roots import Analysis, is_copy, kind_of
 from flambeau.compiler.schedule.lower import Lowering
 from flambeau.compiler.schedule.members import (
@@ -32,7 +32,7 @@ from flambeau.ir import kernel as k
 from flambeau.ir.dtypes import PARTS
 from flambeau.ir.geometry import Shape, address, refined, reshape_groups
 from flambeau.ir.node import Node, node, topological
-from flambeau.ir.schedule_grammar import BLOCKS, COPY, numbered
+from flambeau.ir.schedule_grammar import BLOCKS, COPY, REF, numbered
 from flambeau.ir.size import Size, affine_in
 from flambeau.prims.record import record_of
 
@@ -49,6 +49,7 @@ VALUES = f"their kernel would compute more than {VALUE_LIMIT} values"
 MEMORY = f"their kernel would use more than {MEMORY_LIMIT} buffers"
 BETWEEN = "a launch between them reads the one and is read by the other"
 DOMAINS = "the kernels' iteration spaces differ"
+DIVISION = "each element would be found by a division by a run-time size"
 SCANS = "scans with kernels of their own are not merged"
 REDUCTIONS = f"more than {REDUCTION_LIMIT} reductions would share no operand"
 EPILOGUE = "an epilogue computes no reductions or scans"
@@ -74,6 +75,7 @@ class Cluster(Vertex):
         alone: nothing may join.
         parts: whether others read further parts of the same tensors.
         product: the opaque value whose template takes the other members as its epilogue.
+        together: how many independent kernels it is in one (`horizontal`).
     """
 
     order: int
@@ -86,6 +88,7 @@ class Cluster(Vertex):
     alone: bool = False
     parts: bool = False
     product: Node | None = None
+    together: int = 1
 
     @property
     def opaque(self) -> bool:
@@ -394,10 +397,27 @@ class Clustering:
         domain = self._reduction_domain(value)
         lowering = Lowering(self.analysis.roles)
         members = self._refitted([*cluster.members, value], domain, lowering)
+        if any(self._divides(member, domain, members) for member in members.values()):
+            raise Refused(DIVISION)
         if sibling:
             earlier = references(member for key, member in members.items() if key is not value)
             check_parts(earlier, references([members[value]]), domain)
         return cluster.over(domain, lowering, members)
+
+    def _divides(self, member: Member, domain: Domain, members: Collection[Node]) -> bool:
+        """Whether the reduced axis is divided by a run-time size to find what a member reads: a
+        division per element takes longer than the elements of a kernel of their own."""
+        for value in topological((member.value,)):
+            if k.INDEX.matches(value):
+                place: Size = value.attribute("expression")
+            elif REF.matches(value) and value.attribute("target") not in members:
+                strides = self.analysis.prepared.read_strides(value.attribute("target"))
+                place = address(value.attribute("index"), strides)
+            else:
+                continue
+            if divides(place, domain.special):
+                return True
+        return False
 
     def _refitted(
         self, values: Sequence[Node], domain: Domain, lowering: Lowering
@@ -410,17 +430,26 @@ class Clustering:
 
     # ----------------------------------------------------------------------------- merging
 
-    def _merge(self, other: int, number: int) -> None:
-        """Moves all members of a cluster into another where possible."""
+    def _merge(self, other: int, number: int) -> bool:
+        """Moves all members of a cluster into another; returns whether that is possible."""
         try:
             cluster = self._merged(self.clusters[other], self.clusters[number])
         except Refused as refusal:
-            self._refuse(_first(self.clusters[number]), other, refusal)
-            self._refuse(_first(self.clusters[other]), number, refusal)
-            return
+            self.refuse(other, number, refusal)
+            return False
         values = self.clusters[other].members
         self.clusters.merge(cluster, other)
         self.owners.update(dict.fromkeys(values, number))
+        return True
+
+    def fuse(self, other: int, number: int) -> bool:
+        """Moves all members of a cluster into an independent one; returns whether that is
+        possible."""
+        together = self.clusters[other].together + self.clusters[number].together
+        if not self._merge(other, number):
+            return False
+        self.clusters.put(replace(self.clusters[number], together=together))
+        return True
 
     def _merged(self, other: Cluster, cluster: Cluster) -> Cluster:
         """Two clusters as one, in place of the second.
@@ -496,6 +525,11 @@ class Clustering:
 
     # ----------------------------------------------------------------------------- reasons
 
+    def refuse(self, other: int, number: int, refusal: Refused) -> None:
+        """Records why two clusters are not one."""
+        self._refuse(_first(self.clusters[number]), other, refusal)
+        self._refuse(_first(self.clusters[other]), number, refusal)
+
     def _refuse(self, value: Node, number: int, refusal: Refused) -> None:
         """Records why a value is not computed with those of a cluster."""
         other, reason = self.clusters[number], refusal.args[0]
@@ -524,7 +558,8 @@ class Clustering:
         for cluster in self.clusters:
             space = "routine" if cluster.domain is None else cluster.domain.text()
             after = ", ".join(map(str, sorted(cluster.predecessors))) or "none"
-            listing.append(f"cluster {cluster.number}: {space}, after {after}")
+            several = f", {cluster.together} in one" if cluster.together > 1 else ""
+            listing.append(f"cluster {cluster.number}: {space}, after {after}{several}")
             listing.extend("  " + lines[numbers[value]] for value in cluster.members)
         listing += [line for line, _ in self.separations()]
         return "\n".join(listing) + "\n"

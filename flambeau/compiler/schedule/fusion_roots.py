@@ -24,6 +24,7 @@ EXPENSIVE = 8  # a value of this cost is held in scratch rather than computed tw
 STORED = 24  # a value of this cost is written to memory and read again rather than computed twice
 DEPTH_LIMIT = 120  # longest chain of values inlined into one kernel
 SIZE_LIMIT = 400  # most values inlined below one value
+CROSSING_LIMIT = 32  # values between a broadcast and a reduction of it
 
 # Internal nodes (see `prepare`) and the inputs of graphs are no primitives.
 _KINDS = {"input": "input", "scalar": "create", BLOCKS.name: "reduce", CAT.name: "cat"}
@@ -256,7 +257,39 @@ def _is_expensive(value: Node, analysis: Analysis) -> bool:
         return False
     if analysis.cost[value] * (len(users) - 1) >= STORED:
         return True
-    return any(record_of(user).repeats and _repeats(value, user, analysis) for user in users)
+    if any(record_of(user).repeats and _repeats(value, user, analysis) for user in users):
+        return True
+    if analysis.cost[value] < STORED:
+        return False
+    forms = [value, *(user for user in users if _is_reshaped(user))]
+    return any(_is_crossed(form, analysis) for form in forms)
+
+
+def _is_reshaped(value: Node) -> bool:
+    """Whether a value is another one in another shape."""
+    same = count(value.shape) == count(value.inputs[0].shape)
+    return same and kind_of(value) == "shape" and value.attribute("order", None) is None
+
+
+def _is_crossed(value: Node, analysis: Analysis) -> bool:
+    """Whether a value is repeated along the last dimension, and that one is moved, or a reduction
+    along another one reads it: no kernel has a row along which it would be computed once."""
+    for spread in analysis.users.get(value, ()):
+        if record_of(spread).repeats != "dimensions" or count(value.shape) == count(spread.shape):
+            continue
+        stack, seen = [spread], {spread}
+        while stack and len(seen) < CROSSING_LIMIT:
+            for user in analysis.users.get(stack.pop(), ()):
+                last = user.inputs[0].ndim - 1
+                if kind_of(user) == "reduce" and user.attribute("axis") != last:
+                    return True
+                order = user.attribute("order", None)
+                if order is not None and order[last] != last:
+                    return True
+                if user not in seen and (kind_of(user) == "pointwise" or _is_reshaped(user)):
+                    seen.add(user)
+                    stack.append(user)
+    return False
 
 
 def _repeats(value: Node, user: Node, analysis: Analysis) -> bool:

@@ -298,7 +298,8 @@ def _written(prepared: Prepared) -> tuple[int, ...]:
 
 def _name(graph: Graph, cluster: Cluster) -> str:
     ops = dict.fromkeys(v.op for v in cluster.members if not v.op.startswith("s."))
-    return f"{graph.name}: {' '.join(list(ops)[:4])}"
+    several = f"{cluster.together} in one, " if cluster.together > 1 else ""
+    return f"{graph.name}: {several}{' '.join(list(ops)[:4])}"
 
 
 def _group(steps: list[tuple[Cluster, Launch]]) -> None:

@@ -72,6 +72,20 @@ class Instruction(NamedTuple):
 Table = Mapping[tuple[str, str, int], Instruction]
 
 
+class Fused(NamedTuple):
+    """Limits of a kernel that several small independent ones become.
+
+    Attributes:
+        buffers: that it uses at most.
+        work: its estimated time at most, in nanoseconds, where it has reductions.
+        map_work: likewise where it has none; 0: launches cost less.
+    """
+
+    buffers: int = 48
+    work: int = 300
+    map_work: int = 0
+
+
 class Target:
     """One instruction set.
 
@@ -89,6 +103,7 @@ class Target:
         machines: `os.uname().machine` of the machines that run it; none: all.
         features: flags in /proc/cpuinfo that it takes.
         masks: whether loads and stores of whole registers may leave lanes out at no cost.
+        fused: limits of kernels that several small independent ones become.
         table: instructions by operation, kind and lanes.
     """
 
@@ -104,6 +119,7 @@ class Target:
         machines: tuple[str, ...] = (),
         features: frozenset[str] = frozenset(),
         masks: bool = False,
+        fused: Fused | None = None,
         table: Table | None = None,
     ) -> None:
         self.name = name
@@ -116,6 +132,7 @@ class Target:
         self.machines = machines
         self.features = features
         self.masks = masks
+        self.fused = fused or Fused()
         self.table = table or {}
 
     def lanes(self, element_bytes: int) -> int:
@@ -154,4 +171,4 @@ class Target:
         return COMMON_FLAGS + GCC_FLAGS + self.flags
 
 
-__all__ = ["COMMON_FLAGS", "GCC_FLAGS", "Instruction", "Table", "Target"]
+__all__ = ["COMMON_FLAGS", "GCC_FLAGS", "Fused", "Instruction", "Table", "Target"]
