@@ -307,6 +307,7 @@ class ExternalTensor(NamedTuple):
     tensor: TensorArgument
     parameter: bool
     value: int
+    source: Any
 
 class OpRecord(NamedTuple):
     plan: Any
@@ -329,6 +330,22 @@ class RecordedStream(NamedTuple):
     records: list[OpRecord]
     live: list[LiveValue]
     tuned: bool
+    frozen: bool
+    budget: float
+
+class Constants:
+    runs: int
+    values: tuple[tuple[Any, ...], ...]
+    def __init__(
+        self,
+        compute: Callable[[tuple[Any, ...], tuple[float, ...]], tuple[Any, ...]],
+        slots: tuple[int, ...],
+        numbers: tuple[int, ...],
+        count: int,
+    ) -> None: ...
+    def clear(self) -> None: ...
+
+def can_freeze(tensor: object, /) -> bool: ...
 
 class HeldSum(NamedTuple):
     value: int

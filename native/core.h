@@ -422,8 +422,9 @@ class PlanCache;  // plan/plan_cache.h
 struct Plan {  // one class of calls; immutable but for its code
   PyObject_HEAD std::string name;
   int32_t tensors = 0, numbers = 0, generators = 0;  // slots of its calls
-  SizeProgram metadata;                              // inputs: the call's symbols (see op.cpp)
-  std::vector<int32_t> guards;                       // metadata registers that must be non-zero
+  int32_t computed = 0;             // slots of its launches behind `tensors`: values of `constants`
+  SizeProgram metadata;             // inputs: the call's symbols (see op.cpp)
+  std::vector<int32_t> guards;      // metadata registers that must be non-zero
   std::vector<OutputSpec> outputs;  // visible ones first, then those saved only for backward
   int32_t visible = 0;
   std::vector<int32_t> mutated;  // tensor slots written in place
@@ -435,6 +436,7 @@ struct Plan {  // one class of calls; immutable but for its code
   PyObject* compile = nullptr;     // owned: () -> Execution, called before the first run
   PyObject* graph = nullptr;       // owned: the Python Graph, or what traces it
   PyObject* origin = nullptr;      // owned: what Python knows of it, which goes with it
+  PyObject* constants = nullptr;   // owned: of a frozen program, see plan/constants.cpp
   PyObject* call = nullptr;        // owned: whose call it is of, for the names of its nodes
   PyObject* view = nullptr;        // owned: how Python sees its nodes, see node_view.cpp
   PlanCache* cache = nullptr;      // what leads to its Instances

@@ -50,7 +50,7 @@ PACKAGE_LINES = {
     "_dynamo": 3440,
     # 740 before functions that write were compiled ahead of time; 312 before `aot_function`;
     # 830 before its sizes were symbols, with guards.
-    "_functorch": 990,
+    "_functorch": 997,
     "_higher_order_ops": 1020,  # 224 before operators, their checks and `nested_compile_region`
     "_inductor": 2560,  # 181 before passes of users, and patterns of nodes
     "_numpy": 1900,  # NumPy's functions on tensors: some 230 of them
@@ -61,15 +61,17 @@ PACKAGE_LINES = {
     "accelerator": 49,
     "amp": 1000,
     "ao": 200,
-    "autograd": 6071,  # 6063 before `functionalize` changed what is recorded
+    # 6071 before a region had a budget of saved activations.
+    "autograd": 6079,  # 6063 before `functionalize` changed what is recorded
     "backends": 924,
     # 1476 before graph breaks had reasons, regions were compiled once (1600), and frames were
     # explained: an interpreter of CPython's bytecode. 3570 before passes of users, and before
     # compiled functions read whether their backwards are compiled, too; then `explain` had bytes,
     # and frames ran handlers of errors, generators, patterns, operators and texts of objects. 5210
-    # before frames of CPython 3.12 and 3.13 were explained; 5440 before whole training steps were:
-    # gradients, effects, numbers that differ.
-    "capture": 5876,
+    # before frames of CPython 3.12 and 3.13 were explained; 5440 before whole training steps were
+    # (gradients, effects, numbers that differ), frozen programs (constants computed once, batch
+    # norms folded) and budgets of saved activations.
+    "capture": 6516,
     "compat": 224,
     # Without the baseline tier; 16,705 before plans came with the package; 17,200 before passes of
     # users, and artifacts of a process; 18,000 before horizontal fusion, and values that are stored
@@ -80,14 +82,15 @@ PACKAGE_LINES = {
     "cuda": 248,
     # 4224 before operators were written as primitives and as core ATen, and had tags.
     "decompositions": 6390,  # 6175 before operators that write had forms without, and `empty`
-    "derivation": 1136,
+    "derivation": 1382,  # 1136 before saved activations had a budget: a knapsack
     "distributed": 499,
     "distributions": 6859,
     "driver": 2340,
     "func": 270,
     # 14650 before `make_fx` had symbolic sizes: environment, guards, nodes of numbers.
-    "fx": 15500,  # 14080 before graphs of functions that operators take; unused nodes are erased
-    "ir": 5190,  # 5173 before the reader of sizes was a module of its own
+    # 15482 before partitions had a budget of saved activations.
+    "fx": 15608,  # 14080 before graphs of functions that operators take; unused nodes are erased
+    "ir": 5192,  # 5173 before the reader of sizes was a module of its own
     "jit": 6073,
     "language": 1441,
     "library": 3415,  # 3408 before operators that take functions; namespaces list the primitives
@@ -106,7 +109,7 @@ PACKAGE_LINES = {
     "reports": 1210,  # logs of regions, memory traffic, a page about a function
     # 2175 before settings had observers, kinds of logs were switched one by one, and `SymInt`,
     # `SymFloat`, `SymBool` had arithmetic.
-    "runtime": 3178,
+    "runtime": 3184,
     "serialization": 4835,
     "signal": 11,
     "sparse": 3514,

@@ -1,7 +1,9 @@
 """`torch._inductor.config`: PyTorch's settings of its code generation, with its defaults.
 
-`max_autotune`, `max_autotune_gemm` and `combo_kernels` are read here: functions compiled while one
-is set measure their kernels at the first call. The rest is stored.
+`max_autotune`, `max_autotune_gemm`, `combo_kernels` and `freezing` are read here: functions
+compiled while one of the first three is set measure their kernels at the first call, and those
+compiled while `freezing` is set take weights as constants under `no_grad`. Passes of the user are
+called. The rest is stored.
 """
 
 import os as _os

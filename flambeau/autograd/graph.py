@@ -270,17 +270,24 @@ def _register_any(tensors: Sequence[Tensor], fn: Hook) -> list[RemovableHandle]:
 
 @contextmanager
 def region_activation_memory_budget(budget: float) -> Iterator[None]:
-    """A block in a compiled region for which PyTorch saves fewer activations.
+    """A block in a compiled region, whose forward then saves fewer activations.
 
-    What is saved here is what costs less to read than to compute again, so that the block changes
-    nothing.
+    The budget holds for the whole region, as `torch._functorch.config.activation_memory_budget`,
+    and comes before it.
 
     Args:
-        budget: between 0 and 1.
+        budget: fraction of the bytes that are saved without one, between 0 and 1.
 
     Raises:
         ValueError: another number.
-        RuntimeError: outside of `torch.compile`.
+        RuntimeError: outside of `torch.compile`, or another block of the region has another one.
+
+    Example:
+        >>> @torch.compile
+        ... def f(x):
+        ...     with torch.autograd.graph.region_activation_memory_budget(0.0):
+        ...         return x.sin().softmax(0).exp().sum()
+        >>> f(torch.ones(3, requires_grad=True)).backward()
     """
     if not 0.0 <= budget <= 1.0:
         raise ValueError(f"budget must be in [0, 1], got {budget}\nhint: 0.5")
@@ -289,6 +296,7 @@ def region_activation_memory_budget(budget: float) -> Iterator[None]:
             "[region_activation_memory_budget] only has an effect under torch.compile\n"
             "hint: torch.utils.checkpoint saves memory outside"
         )
+    _core.record_budget(budget)
     yield
 
 

@@ -18,21 +18,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from flambeau import prims
+from flambeau import _core, prims
 from flambeau._core import OpRecord, RecordedBackward, RecordedStream
 from flambeau.capture import stream
 from flambeau.compiler import debug
+from flambeau.derivation.memory_budget import Budget
 from flambeau.driver.tracer import traced_until_settled
 from flambeau.ir.lock import importing
 from flambeau.ir.node import Graph, GraphOutput, Node
 from flambeau.ir.plan import BackwardSpec, Source
-from flambeau.runtime import logs
+from flambeau.runtime import config_modules, logs
 
 if TYPE_CHECKING:
     from flambeau.driver.specify import Specification
 
 _PLACEHOLDER = 1 << 30  # slots of the results' gradients until the backward Graph numbers its own
 _NUMBERS = {0: "i64", 1: "f64", 2: "bool"}
+
+
+_SETTINGS = "torch._functorch.config"
+_BUDGET = (
+    "activation_memory_budget", "activation_memory_budget_runtime_estimator",
+    "activation_memory_budget_solver",
+)  # fmt: skip
 
 
 class NotHandledError(Exception):
@@ -94,9 +102,11 @@ def compile_joint(recorded: RecordedStream, backward: RecordedBackward) -> Any:
         return None  # backward reads a tensor that forward did not
 
     def specify(history: stream.History) -> Specification:
-        return _programs(*_traced(recorded, backward, history), recorded)
+        return _programs(*_traced(recorded, backward, history), recorded, budget)
 
-    kind, externals, records = f"joint {backward}", backward.externals, backward.records
+    budget = _budget(recorded.budget)
+    limit = "" if budget.full else f" {tuple(budget)}"
+    kind, externals, records = f"joint {backward}{limit}", backward.externals, backward.records
     try:
         return stream.plan_of_stream(kind, recorded, externals, records, specify)
     except NotHandledError:
@@ -146,7 +156,9 @@ def _stand_in(trace: JointTrace, like: int, value: int, number: int) -> Node:
     return node
 
 
-def _programs(trace: JointTrace, gradients: Gradients, recorded: RecordedStream) -> Specification:
+def _programs(
+    trace: JointTrace, gradients: Gradients, recorded: RecordedStream, budget: Budget
+) -> Specification:
     with importing:
         from flambeau.derivation import derive as derivation
         from flambeau.driver.specify import signature_of, specification
@@ -159,7 +171,7 @@ def _programs(trace: JointTrace, gradients: Gradients, recorded: RecordedStream)
         forward = stream.graph_of(trace, recorded.live)
         if logs.on("aot_joint_graph"):
             _log_joint(forward, grads, [x for x, _ in gradients.given])
-        forward, origin = _with_saved(forward, {x for x, _ in gradients.given}, grads)
+        forward, origin = _with_saved(forward, {x for x, _ in gradients.given}, grads, budget)
         tensors = [(x, origin[x]) for x in derivation._read_first(grads, origin)]
         tensors += gradients.given
         backward, symbols, numbers = derivation._backward_graph(forward, grads, tensors)
@@ -190,7 +202,7 @@ def _log_joint(forward: Graph, grads: Sequence[Node], given: Sequence[Node]) -> 
 
 
 def _with_saved(
-    forward: Graph, seeds: set[Node], grads: Sequence[Node]
+    forward: Graph, seeds: set[Node], grads: Sequence[Node], budget: Budget
 ) -> tuple[Graph, dict[Node, Source]]:
     """The forward Graph with the values to save as further results, and where backward finds what
     it reads."""
@@ -205,8 +217,46 @@ def _with_saved(
     for k, output in enumerate(forward.outputs):
         if output.target is None:
             free.setdefault(output.node, Source("output", k))
-    saved = choose_saved(split(grads, seeds), free)
+    saved = choose_saved(split(grads, seeds), free, budget)
     visible = len(forward.outputs)
     outputs = tuple(GraphOutput(x, prims.contiguous_strides(x.shape)) for x in saved)
     sources = free | {x: Source("output", visible + k) for k, x in enumerate(saved)}
     return forward.with_outputs((*forward.outputs, *outputs)), sources
+
+
+# ------------------------------------------------------------------------------- memory budget
+
+
+def _budget(fraction: float) -> Budget:
+    """The present settings of saved activations.
+
+    Args:
+        fraction: of the region; negative: it has none of its own.
+    """
+    budget = Budget(*(config_modules.value(_SETTINGS, name) for name in _BUDGET))
+    return budget if fraction < 0 else budget._replace(fraction=fraction)
+
+
+class _Forgetting:
+    """Forgets known programs where a setting that decides about them changes.
+
+    A program of the same calls with another budget is another one, but no key of a stream says so.
+    """
+
+    def __init__(self) -> None:
+        self._before = self._present()
+
+    @staticmethod
+    def _present() -> list[object]:
+        return [config_modules.value(_SETTINGS, name) for name in _BUDGET]
+
+    def __call__(self) -> None:
+        present = self._present()
+        if present != self._before:
+            self._before = present
+            _core.stream_clear()
+
+
+_forgetting = _Forgetting()
+for _name in _BUDGET:
+    config_modules.observe(_SETTINGS, _name, _forgetting)

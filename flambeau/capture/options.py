@@ -1,7 +1,8 @@
 """The names and types of `mode` and `options` of `torch.compile`, and those that tune.
 
 Options are the settings of `torch._inductor.config`, which PyTorch's compiler reads; the ones in
-`_TUNING` change how kernels are chosen here, those in `PASSES` are called. The others name freedoms
+`_TUNING` change how kernels are chosen here, those in `PASSES` are called, `freezing` makes weights
+constants (`freezing.py`). The others name freedoms
 that this compiler has always taken (fusion, planned memory) or never takes (fast mathematics), so
 that accepting them changes no result.
 """
@@ -18,6 +19,7 @@ SETTINGS = "torch._inductor.config"
 MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
 _TUNED_MODES = ("max-autotune", "max-autotune-no-cudagraphs")
 _TUNING = ("max_autotune", "max_autotune_gemm", "combo_kernels")
+_FREEZING = ("freezing", "freezing_discard_parameters")
 # Functions of the user that change graphs, in the order in which they are called.
 PASSES = (
     "pre_grad_custom_pass", "joint_custom_pre_pass", "joint_custom_post_pass",
@@ -47,6 +49,24 @@ def tunes(mode: str | None, options: dict[str, Any] | None) -> bool:
     if mode is not None and mode not in MODES:
         raise RuntimeError(f"[compile] unrecognized mode {mode!r}\nhint: one of {', '.join(MODES)}")
     return mode in _TUNED_MODES or any(config_modules.value(SETTINGS, name) for name in _TUNING)
+
+
+def freezes(options: Mapping[str, object] | None) -> bool:
+    """Whether weights are constants of calls without gradients.
+
+    Args:
+        options: as of `torch.compile`, instead of the settings.
+
+    Raises:
+        NotImplementedError: weights are to be discarded, too.
+    """
+    plain = {name.replace("-", "_"): value for name, value in (options or {}).items()}
+    chosen = [plain.get(name, config_modules.value(SETTINGS, name)) for name in _FREEZING]
+    if all(chosen):
+        problem = "freezing_discard_parameters is not in Flambeau: Python still reads parameters"
+        hint = "leave it False: guards of a frozen function name the parameters"
+        raise failure(NotImplementedError, "compile", problem, hint)
+    return bool(chosen[0])
 
 
 def graph_passes(options: Mapping[str, object] | None) -> dict[str, object]:

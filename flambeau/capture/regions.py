@@ -342,7 +342,7 @@ def in_region(function: Function, tuned: bool) -> Function:
         function: the function.
         tuned: whether kernels are measured.
     """
-    begin = _begin_tuned if tuned else _core.record_begin
+    begin = _beginning(tuned)
 
     def call(*args: object) -> object:
         begin()
@@ -407,9 +407,17 @@ def _with_passes(
     return _by_backend(backend, fullgraph, None, None, limit)
 
 
-def _begin_tuned() -> None:
+def _begin(tuned: bool, frozen: bool) -> None:
     _core.record_begin()
-    _core.record_tune()
+    if tuned:
+        _core.record_tune()
+    if frozen:
+        _core.record_freeze()
+
+
+def _beginning(tuned: bool, frozen: bool = False) -> Function:
+    """Returns what begins a region, by whether kernels are measured and weights constants."""
+    return functools.partial(_begin, tuned, frozen) if tuned or frozen else _core.record_begin
 
 
 def _uncompiled(function: Function) -> Function:
@@ -430,10 +438,10 @@ def takes_arrays(args: Any, kwargs: Any) -> bool:
 
 
 def _wrap(
-    function: Function, compiler: Function, fullgraph: bool, tuned: bool, changed: bool
+    function: Function, compiler: Function, full: bool, tuned: bool, frozen: bool, changed: bool
 ) -> Function:
-    begin, end = _begin_tuned if tuned else _core.record_begin, _core.record_end
-    special = _Special(function, fullgraph, tuned, changed)
+    begin, end = _beginning(tuned, frozen), _core.record_end
+    special = _Special(function, full, tuned, changed)
     _observe()
 
     def compiled(*args: Any, **kwargs: Any) -> Any:
@@ -447,24 +455,27 @@ def _wrap(
         finally:
             end(END)
 
+    if frozen:
+        compiled = late("flambeau.capture.freezing").frozen_calls(function, compiled)
+
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if takes_arrays(args, kwargs):
             return late("flambeau._numpy").compiled(compiled, args, kwargs)
         return compiled(*args, **kwargs)
 
-    if not fullgraph:
-        return _skipping(function, _with_backward(call, compiler), tuned)
+    if not full:
+        return _skipping(function, _with_backward(call, compiler), tuned, frozen)
 
     @functools.wraps(function)
     def refusing_breaks(*args: Any, **kwargs: Any) -> Any:
         with full_graph():
             return call(*args, **kwargs)
 
-    return _skipping(function, _with_backward(refusing_breaks, compiler), tuned)
+    return _skipping(function, _with_backward(refusing_breaks, compiler), tuned, frozen)
 
 
-def _skipping(function: Function, recorded: Function, tuned: bool) -> Function:
+def _skipping(function: Function, recorded: Function, tuned: bool, frozen: bool) -> Function:
     """Returns what runs the calls that it can explain without Python, and else records them."""
     if not _core.frames_explained or not settings.get("FRAMES"):
         return recorded
@@ -473,7 +484,7 @@ def _skipping(function: Function, recorded: Function, tuned: bool) -> Function:
         with importing:
             from flambeau.capture.frame.learn import learn as learn_frame
 
-        return learn_frame(compiled, tuned, args, kwargs)
+        return learn_frame(compiled, tuned + 2 * frozen, args, kwargs)
 
     return functools.update_wrapper(_core.CompiledFunction(function, recorded, learn), function)
 
@@ -578,7 +589,8 @@ def compile(  # noqa: A001 - PyTorch's name
         options: PyTorch's options by name, instead of `mode`; "max_autotune",
             "max_autotune_gemm" and "combo_kernels" tune as that mode does;
             "post_grad_custom_pre_pass" and its kin are functions that change the graph before it
-            is compiled (docs/compile.md); the others change nothing here.
+            is compiled, "freezing" makes weights constants of calls under `no_grad`
+            (docs/compile.md); the others change nothing here.
         name: for reports; has no effect.
         disable: return `model` unchanged.
         recompile_limit: graphs for which a backend that is a function is called; further ones
@@ -611,6 +623,7 @@ def compile(  # noqa: A001 - PyTorch's name
         )
     backend = _resolved(Default.backend if backend is None else backend, fullgraph)
     tuned = _checked_arguments(dynamic, backend, mode, options, shapes_spec)
+    frozen = backend in _COMPILERS and capture_options.freezes(options)
     if disable or config_modules.value("torch._dynamo.config", "disable"):
         return model
     with importing:
@@ -631,8 +644,9 @@ def compile(  # noqa: A001 - PyTorch's name
         compiler = functools.partial(_with_backward, compiler=again)
     else:
         compiler = functools.partial(
-            _wrap, compiler=again, fullgraph=fullgraph, tuned=tuned, changed=backend in _COMPILERS
-        )
+            _wrap, compiler=again, full=fullgraph, tuned=tuned, frozen=frozen,
+            changed=backend in _COMPILERS,
+        )  # fmt: skip
     if isinstance(model, nn.Module):
         with importing:
             from flambeau.capture.module import OptimizedModule
@@ -691,7 +705,7 @@ def _add_guards(explanation: Explanation, function: Any, args: Any, kwargs: Any)
         from flambeau.capture.frame.learn import learn
 
     trial = _core.CompiledFunction(function, function, None)
-    explanation.recorded = learn(trial, False, args, kwargs)
+    explanation.recorded = learn(trial, 0, args, kwargs)
     explanation.guards = [line for lines in trial._explanations for line in lines]
 
 

@@ -396,7 +396,16 @@ def history_of(key: Any) -> History:
 
 def compile_stream(recorded: RecordedStream) -> Any:
     """Builds the Plan of a recorded stream. Called by the native recorder."""
-    externals, records, live, _ = recorded
+    externals, records, live = recorded.externals, recorded.records, recorded.live
+    slots: list[int] = []
+    if recorded.frozen:
+        freezing = late("flambeau.capture.freezing")
+        slots = freezing.constant_slots(externals, [value.slot for value in live])
+        externals = [
+            e._replace(source=None, parameter=e.parameter or slot in slots)
+            for slot, e in enumerate(externals)
+        ]
+        recorded = recorded._replace(externals=externals)
 
     def specify(history: History) -> Specification:
         def once(first: StreamTrace | None) -> tuple[StreamTrace, None]:
@@ -413,9 +422,17 @@ def compile_stream(recorded: RecordedStream) -> Any:
             parameters = [slot for slot, external in enumerate(externals) if external.parameter]
             weights = [slot for slot in parameters if slot not in written]
             graph.notes["weights"] = weights  # of a program without a backward they stay
-            return specification(graph, "list", graph.guards)
+            if not slots:
+                return specification(graph, "list", graph.guards)
+            frozen = freezing.freeze(graph, slots)
+            return specification(
+                frozen.graph, "list", graph.guards, constants=frozen.constants,
+                computed=frozen.computed,
+            )  # fmt: skip
 
-    return plan_of_stream("stream", recorded, len(externals), len(records), specify)
+    return plan_of_stream(
+        f"frozen {slots}" if slots else "stream", recorded, len(externals), len(records), specify
+    )
 
 
 def plan_of_stream(
@@ -439,7 +456,7 @@ def plan_of_stream(
     tensors, own = recorded.externals[:externals], recorded.records[:records]
     history = history_of((kind, history_key(tensors, own)))
     seen = History(history.hints)  # a trace of later on is to be the same
-    name = None if seen.hints else stored_name(kind, recorded)
+    name = None if seen.hints or recorded.frozen else stored_name(kind, recorded)
 
     def specify_anew(_: list[int]) -> Specification:
         if name is not None:

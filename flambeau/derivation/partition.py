@@ -4,15 +4,18 @@ Backward may recompute cheap values (pointwise, shape, reads) from values that c
 visible outputs, run-time numbers, constants. A value that must not be computed twice (random draws)
 or is expensive (reductions, scans, routines, writes) is saved, itself or through a value computed
 from it. The saved values are a min-cut, by bytes, between those and the values that the backward
-part reads; of equal ones the one nearest to the backward part.
+part reads; of equal ones the one nearest to the backward part. With a budget of memory expensive
+values are computed again, too (`memory_budget.py`).
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+from flambeau.derivation.memory_budget import Budget, Forward, choose_within
 from flambeau.ir.environment import hint
 from flambeau.ir.node import ITEM_SIZE, Node, topological
 from flambeau.ir.size import prod
@@ -39,18 +42,44 @@ def always_there(node: Node) -> bool:
     return node.is_scalar or record_of(node).kind == "create"
 
 
-def choose_saved(frontier: Sequence[Node], free: Iterable[Node]) -> list[Node]:
+def repeatable(node: Node) -> bool:
+    """Tell whether backward may compute the node again, at whatever cost."""
+    return record_of(node).kind not in ("none", "random")
+
+
+def choose_saved(
+    frontier: Sequence[Node], free: Iterable[Node], budget: Budget | None = None
+) -> list[Node]:
     """Return the values to save, in topological order.
 
     Args:
         frontier: forward values that the backward part reads.
         free: inputs and visible outputs that backward has anyway. They are not returned, and what
             they depend on is not looked at.
+        budget: of the bytes to save; None: as many as save time.
     """
+    free = set(free)
+
+    def cut(again: Callable[[Node], bool]) -> list[Node]:
+        return _cut(frontier, free, again)
+
+    if budget is None or budget.full:
+        return cut(recomputable)
+
+    def operands(node: Node) -> list[Node]:
+        return [x for x in node.inputs if x not in free and not always_there(x)]
+
+    size, runtime = _bytes_of, runtime_of(budget)
+    forward = Forward(cut, recomputable, repeatable, operands, size, runtime)
+    return choose_within(forward, budget)
+
+
+def _cut(frontier: Sequence[Node], free: set[Node], again: Callable[[Node], bool]) -> list[Node]:
+    """Return the values to save, where backward may compute the nodes again that `again` says."""
     network, entries = FlowNetwork(), dict[Node, int]()
-    for node in _needed(frontier, set(free)):
+    for node in _needed(frontier, free, again):
         entry = network.enter(entries, node, saved_bytes(node))
-        if not recomputable(node):
+        if not again(node):
             network.connect(network.SOURCE, entry, INFINITE)
             continue
         for operand in dict.fromkeys(node.inputs):
@@ -60,6 +89,31 @@ def choose_saved(frontier: Sequence[Node], free: Iterable[Node]) -> list[Node]:
         if node in entries:
             network.connect(entries[node] + 1, network.SINK, INFINITE)
     return network.minimum_cut(entries)
+
+
+def _bytes_of(node: Node) -> int:
+    return saved_bytes(node) - TENSOR_OVERHEAD
+
+
+def runtime_of(budget: Budget) -> Callable[[Node], float]:
+    """Return what estimates how long a node takes.
+
+    "profile" is the same as "flops": nodes run in fused kernels, and cannot be measured alone.
+    """
+    return (lambda node: 1.0) if budget.estimator == "testing" else operations
+
+
+def operations(node: Node) -> float:
+    """Return the likely number of operations of a node, by its operands' and its own elements."""
+    record = record_of(node)
+    elements = hint(prod(node.shape))
+    if record.routine is None:
+        largest = max([elements, *(hint(prod(x.shape)) for x in node.inputs)])
+        return float(max(record.cost * largest, 1))
+    sizes = [hint(prod(x.shape)) for x in node.inputs[:2]]
+    if record.linear == "each" and len(sizes) == 2:  # a product [M, K] x [K, N]: 2 M K N
+        return 2 * math.sqrt(float(elements) * sizes[0] * sizes[1])
+    return float(max(record.cost * max([elements, *sizes]), 1))
 
 
 class FlowNetwork:
@@ -151,7 +205,9 @@ class FlowNetwork:
         return reached
 
 
-def _needed(frontier: Sequence[Node], free: set[Node]) -> Iterable[Node]:
+def _needed(
+    frontier: Sequence[Node], free: set[Node], again: Callable[[Node], bool]
+) -> Iterable[Node]:
     """Yield what must be computed or saved for the frontier, operands first."""
     done: set[Node] = set()
     stack = [(node, False) for node in reversed(frontier)]
@@ -159,7 +215,7 @@ def _needed(frontier: Sequence[Node], free: set[Node]) -> Iterable[Node]:
         node, expanded = stack.pop()
         if node in done or node in free or always_there(node):
             continue
-        if expanded or not recomputable(node):
+        if expanded or not again(node):
             done.add(node)
             yield node
             continue

@@ -95,6 +95,7 @@ def native_plan(program: Program, source: _Traced | _Stored, spec: PlanSpec) -> 
         origin=source,
         call=program.call,
         backward=None if spec.backward is None else graph_op(spec.backward, source.backward),
+        constants=source.constants(),
         structure=program.structure() if program.structure and spec.returns == "named" else None,
     )
 
@@ -121,6 +122,10 @@ class _Traced:
     def graph(self) -> Graph:
         """The Graph."""
         return self.result.graph
+
+    def constants(self) -> object:
+        """The constants of a frozen program; None for others."""
+        return self.result.constants
 
     def backward(self) -> Graph:
         """The Graph of the gradients."""
@@ -222,6 +227,9 @@ class _Stored:
         if result.backward is not None and spec.backward is not None:
             stored.checked(result.backward, spec.backward.fingerprint, spec.name)
         return traced
+
+    def constants(self) -> object:
+        """Returns None: no frozen program is stored."""
 
     def backward(self) -> Graph:
         """The Graph of the gradients, traced."""

@@ -47,12 +47,14 @@ class Specification:
         backward: the program of the gradients, if any.
         spec: the Plan's description.
         registers: number of registers of the metadata program.
+        constants: the `_core.Constants` of a frozen program.
     """
 
     graph: Graph
     backward: Graph | None
     spec: PlanSpec
     registers: int
+    constants: object = None
 
 
 def specify_call(overload: Overload, variant: str, call: Call) -> Specification:
@@ -248,7 +250,7 @@ def _specify(
     call: Call,
     place: Any,
     differentiable: bool = True,
-    device: Any = None,
+    device: object = None,
     saves_result: bool = True,
     unsaved: frozenset[int] = frozenset(),
 ) -> Specification:
@@ -301,9 +303,11 @@ def specification(
     *,
     offsets: Sequence[Size] = (),
     detached: Sequence[int] = (),
-    device: Any = None,
+    device: object = None,
     place: str = "",
     recorded: bool = False,
+    constants: object = None,
+    computed: int = 0,
 ) -> Specification:
     """Describes the Plan of a program.
 
@@ -318,6 +322,8 @@ def specification(
         device: where new results go, if not to the first tensor's device.
         place: where it runs, if not on the host alone.
         recorded: whether calls of it may be recorded, which judges their data beforehand.
+        constants: of a frozen program: the `_core.Constants` that it reads.
+        computed: how many of its tensors, the last ones, are values of these.
     """
     program = Program(graph.symbols)
     outputs = [output_spec(program, o) for o in graph.outputs]
@@ -329,7 +335,8 @@ def specification(
     spec = PlanSpec(
         name=graph.name,
         symbols=len(graph.symbols),
-        tensors=len(graph.inputs),
+        tensors=len(graph.inputs) - computed,
+        computed=computed,
         numbers=len(graph.scalars),
         generators=graph.generators,
         outputs=outputs,
@@ -345,7 +352,7 @@ def specification(
         bounds=bounds,
         place=place,
     )
-    return Specification(graph, backward, spec, len(program))
+    return Specification(graph, backward, spec, len(program), constants)
 
 
 def _detached(graph: Graph, needs: tuple[bool, ...]) -> list[int]:

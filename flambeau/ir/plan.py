@@ -133,6 +133,7 @@ class PlanSpec(NamedTuple):
         bounds: of integer outputs.
         copies_overlaps: whether `out=` copies operands that share its memory.
         place: the device it runs on; "" for the host with operands that are there.
+        computed: tensor slots of its launches behind those of a call, see `capture/freezing.py`.
     """
 
     name: str
@@ -153,6 +154,7 @@ class PlanSpec(NamedTuple):
     bounds: Sequence[Bound] = ()
     copies_overlaps: bool = False
     place: str = ""
+    computed: int = 0
 
 
 class Buffer(NamedTuple):

@@ -182,6 +182,8 @@ def _attributes(spec: PlanSpec, registers: int) -> Iterator[Line]:
             yield flag, None
     if spec.place:
         yield f"place {spec.place}", None
+    if spec.computed:
+        yield f"computed {spec.computed}", None if spec.computed > 0 else "a count is negative"
     if spec.backward is not None:
         yield from _backward(spec, registers)
 
@@ -247,7 +249,7 @@ def _wrong_buffer(
 ) -> str | None:
     position = [buffer.position]
     rules: dict[str, Callable[[], str | None]] = {
-        "input": lambda: _range("slot", position, spec.tensors),
+        "input": lambda: _range("slot", position, spec.tensors + spec.computed),
         "output": lambda: _range("output", position, len(spec.outputs)),
         "generator": lambda: _range("generator", position, spec.generators, absent=True),
         "error": lambda: None if buffer.error in ERRORS else "unknown kind of exception",

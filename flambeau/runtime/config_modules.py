@@ -51,10 +51,13 @@ class Patch(contextlib.ContextDecorator):
         self._before: list[dict[str, Any]] = []
 
     def __enter__(self) -> None:
-        present = {name: self._module._read(name) for name in self._values}
-        for name, value in self._values.items():
-            self._module._write(name, value)
-        self._before.append(present)
+        self._before.append({name: self._module._read(name) for name in self._values})
+        try:
+            for name, value in self._values.items():
+                self._module._write(name, value)
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __exit__(self, *exception: object) -> None:
         for name, value in self._before.pop().items():
@@ -104,8 +107,12 @@ class ConfigModule(types.ModuleType):
             _module(module)._write(target, value)
         else:
             self._settings[name] = value
-            for observer in _observers.get((self._upstream(), name), ()):
-                observer()
+            try:
+                for observer in _observers.get((self._upstream(), name), ()):
+                    observer()
+            except BaseException:
+                self._settings[name] = present
+                raise
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name == "_settings":
@@ -196,7 +203,7 @@ _observers: dict[tuple[str, str], list[Callable[[], None]]] = {}
 
 
 def observe(upstream: str, name: str, observer: Callable[[], None]) -> None:
-    """Calls a function after each assignment of a setting.
+    """Calls a function after each assignment of a setting, which is undone if it raises.
 
     Args:
         upstream: "torch._inductor.config" say.

@@ -26,6 +26,7 @@ PyStructSequence_Field external_fields[] = {
     {"tensor", "a TensorArgument"},
     {"parameter", "whether it is a leaf that requires a gradient"},
     {"value", "number of its value"},
+    {"source", "the tensor itself, if the stream is frozen, or None"},
     {nullptr, nullptr},
 };
 PyStructSequence_Field record_fields[] = {
@@ -49,6 +50,8 @@ PyStructSequence_Field stream_fields[] = {
     {"records", nullptr},
     {"live", "what must reach memory"},
     {"tuned", "whether candidates are measured"},
+    {"frozen", "whether weights are constants"},
+    {"budget", "fraction of activations to save; negative: the setting's"},
     {nullptr, nullptr},
 };
 PyStructSequence_Field held_fields[] = {
@@ -79,10 +82,10 @@ Form forms[] = {
       3}},
     {{"flambeau._core.IntegerArgument", "A run-time integer of a call.", integer_fields, 1}},
     {{"flambeau._core.GeneratorArgument", "A random generator of a call.", generator_fields, 1}},
-    {{"flambeau._core.ExternalTensor", "A tensor that a stream reads.", external_fields, 3}},
+    {{"flambeau._core.ExternalTensor", "A tensor that a stream reads.", external_fields, 4}},
     {{"flambeau._core.OpRecord", "A recorded call.", record_fields, 10}},
     {{"flambeau._core.LiveValue", "A value that a stream computes for others.", live_fields, 2}},
-    {{"flambeau._core.RecordedStream", "A recorded stream.", stream_fields, 4}},
+    {{"flambeau._core.RecordedStream", "A recorded stream.", stream_fields, 6}},
     {{"flambeau._core.HeldSum", "A sum that goes on from a held gradient.", held_fields, 3}},
     {{"flambeau._core.RecordedBackward", "What the symbolic backward appended to a stream.",
       backward_fields, 7}},

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "call/op_internal.h"
+#include "plan/constants.h"
 #include "plan/plan_cache.h"
 #include "plan/plan_check.h"
 #include "plan/tier.h"
@@ -17,7 +18,7 @@ std::atomic<uint64_t> next_plan_id{1};
 
 // ---- the Python type
 
-PyObject* given(PyObject* object) { return object == Py_None ? nullptr : object; }
+PyObject* or_null(PyObject* object) { return object == Py_None ? nullptr : object; }
 
 PyObject* record_of(const Plan* plan) { return plan->code ? plan->code->record : nullptr; }
 
@@ -28,15 +29,19 @@ Ref<PlanCode> install(Plan* plan, Ref<PlanCode> code) {
   return before;
 }
 
-// Plan(spec, *, compile, graph, origin, call, backward, structure)
+// Plan(spec, *, compile, graph, origin, call, backward, structure, constants)
 PyObject* plan_create(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   PyObject *spec, *compile = Py_None, *graph = Py_None, *origin = Py_None, *call = Py_None,
-                  *backward = Py_None, *structure = Py_None;
-  static const char* names[] = {"spec", "compile",  "graph",     "origin",
-                                "call", "backward", "structure", nullptr};
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOOOO", const_cast<char**>(names), &spec,
-                                   &compile, &graph, &origin, &call, &backward, &structure)) {
+                  *backward = Py_None, *structure = Py_None, *constants = Py_None;
+  static const char* names[] = {"spec",     "compile",   "graph",     "origin", "call",
+                                "backward", "structure", "constants", nullptr};
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOOOOO", const_cast<char**>(names), &spec,
+                                   &compile, &graph, &origin, &call, &backward, &structure,
+                                   &constants)) {
     return nullptr;
+  }
+  if (constants != Py_None && !is_constants(constants)) {
+    return PyErr_Format(PyExc_TypeError, "[Plan] constants: %R", constants);
   }
   auto object = steal(type->tp_alloc(type, 0));
   if (!object) return nullptr;
@@ -46,11 +51,13 @@ PyObject* plan_create(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   plan->ob_base = head;
   plan->id = next_plan_id.fetch_add(1);
   plan->spec = Py_NewRef(spec);
-  plan->compile = Py_XNewRef(given(compile));
-  plan->graph = Py_XNewRef(given(graph));
-  plan->origin = Py_XNewRef(given(origin));
-  plan->call = Py_XNewRef(given(call));
-  const bool fine = read_plan(plan, spec, given(backward), given(structure));
+  plan->compile = Py_XNewRef(or_null(compile));
+  plan->graph = Py_XNewRef(or_null(graph));
+  plan->origin = Py_XNewRef(or_null(origin));
+  plan->call = Py_XNewRef(or_null(call));
+  plan->constants = Py_XNewRef(or_null(constants));
+  const bool fine = read_plan(plan, spec, or_null(backward), or_null(structure)) &&
+                    (!plan->constants || constants_fit(plan));
   return fine ? object.release() : nullptr;
 }
 
@@ -62,6 +69,7 @@ int plan_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(plan->graph);
   Py_VISIT(plan->origin);
   Py_VISIT(plan->call);
+  Py_VISIT(plan->constants);
   if (plan->backward) Py_VISIT(plan->backward->op);
   Py_VISIT(plan->spec);
   if (plan->code) Py_VISIT(plan->code->record);  // who else holds the code holds the plan
@@ -74,6 +82,7 @@ int plan_clear(PyObject* self) {
   drop(plan->graph);
   drop(plan->origin);
   drop(plan->call);
+  drop(plan->constants);
   drop(plan->view);
   if (plan->backward) drop(plan->backward->op);
   return 0;
@@ -117,6 +126,9 @@ PyObject* get_execution(PyObject* self, void*) {
 }
 PyObject* get_origin(PyObject* self, void*) {
   return Py_NewRef(or_none(reinterpret_cast<Plan*>(self)->origin));
+}
+PyObject* get_constants(PyObject* self, void*) {
+  return Py_NewRef(or_none(reinterpret_cast<Plan*>(self)->constants));
 }
 PyObject* get_name(PyObject* self, void*) {
   return PyUnicode_FromString(reinterpret_cast<Plan*>(self)->name.c_str());
@@ -170,6 +182,7 @@ PyGetSetDef plan_getset[] = {
     {"spec", get_spec, nullptr, "What it was made of: a PlanSpec.", nullptr},
     {"execution", get_execution, nullptr, "What it was compiled to, or None.", nullptr},
     {"origin", get_origin, nullptr, "What Python knows of it, or None.", nullptr},
+    {"constants", get_constants, nullptr, "What a frozen program computes once, or None.", nullptr},
     {"name", get_name, nullptr, "What the plan is called in profiles and errors.", nullptr},
     {"id", get_id, nullptr, "Number that no other plan of this process has.", nullptr},
     {"compiled", get_compiled, nullptr, "Whether its kernels exist already.", nullptr},
@@ -299,7 +312,7 @@ bool init_plan(PyObject* module) {
       {nullptr, nullptr, 0, nullptr},
   };
   return PlanType && PyModule_AddFunctions(module, methods) == 0 && init_tier(module) &&
-         PyModule_AddObjectRef(module, "Plan", (PyObject*)PlanType) == 0;
+         init_constants(module) && PyModule_AddObjectRef(module, "Plan", (PyObject*)PlanType) == 0;
 }
 
 }  // namespace fb

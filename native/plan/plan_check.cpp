@@ -108,7 +108,7 @@ bool check_packing(const Launch& launch, const std::vector<BufferSpec>& buffers)
 bool check_buffer(const Plan* plan, const BufferSpec& buffer, int64_t registers, int64_t launches) {
   switch (buffer.kind) {
     case BufferSpec::Input:
-      return check_registers({buffer.index}, plan->tensors);
+      return check_registers({buffer.index}, int64_t{plan->tensors} + plan->computed);
     case BufferSpec::Output:
       return check_registers({buffer.index}, static_cast<int64_t>(plan->outputs.size()));
     case BufferSpec::Generator:

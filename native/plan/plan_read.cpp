@@ -291,10 +291,12 @@ bool read_plan(Plan* plan, PyObject* spec, PyObject* backward_op, PyObject* stru
   if (!read_text(spec, "name", &plan->name)) return false;
   if (!read_i32(spec, "symbols", &plan->metadata.inputs) ||
       !read_i32(spec, "tensors", &plan->tensors) || !read_i32(spec, "numbers", &plan->numbers) ||
-      !read_i32(spec, "generators", &plan->generators)) {
+      !read_i32(spec, "generators", &plan->generators) ||
+      !read_i32(spec, "computed", &plan->computed)) {
     return false;
   }
-  if (plan->metadata.inputs < 0 || plan->tensors < 0 || plan->numbers < 0 || plan->generators < 0) {
+  if (plan->metadata.inputs < 0 || plan->tensors < 0 || plan->numbers < 0 || plan->generators < 0 ||
+      plan->computed < 0) {
     return bad_spec("count", "of symbols or slots is negative");
   }
   PyObject* backward = record_field(spec, "backward");

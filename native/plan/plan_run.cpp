@@ -9,6 +9,7 @@
 #include "baseline/block_program.h"
 #include "call/op_internal.h"
 #include "device/devices.h"
+#include "plan/constants.h"
 #include "plan/plan_watch.h"
 #include "plan/prepacked.h"
 #include "plan/tier.h"
@@ -773,11 +774,8 @@ bool instance_prepare(Instance* instance) {
   return true;
 }
 
-bool plan_run(Instance* instance, const Call& call, PyObject** outputs) {
+static bool run_on_host(Instance* instance, const Call& call, PyObject** outputs) {
   const Plan* plan = instance->plan;
-  if (plan->elsewhere) [[unlikely]] {
-    return plan_run_elsewhere(instance, call, outputs);
-  }
   if (!instance->code && !instance_prepare(instance)) return false;
   if (!make_outputs_at(instance, call, Device{}, outputs)) return false;
   if (dry_run || instance->ready.empty()) return true;
@@ -787,6 +785,16 @@ bool plan_run(Instance* instance, const Call& call, PyObject** outputs) {
   }
   drop_outputs(plan, outputs);
   return false;
+}
+
+bool plan_run(Instance* instance, const Call& call, PyObject** outputs) {
+  const Plan* plan = instance->plan;
+  if (plan->elsewhere) [[unlikely]] {
+    return plan_run_elsewhere(instance, call, outputs);
+  }
+  if (plan->constants) [[unlikely]]
+    return plan_run_frozen(instance, call, outputs, run_on_host);
+  return run_on_host(instance, call, outputs);
 }
 
 }  // namespace fb

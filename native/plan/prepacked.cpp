@@ -6,8 +6,8 @@
 // entries: key, the storage's `writes` at that time, and maybe a copy. The first use of a key only
 // adds an entry; the copy is stored when the same key is used again before any write. So
 // activations, which are packed once, and weights that an optimizer changes at every step cost one
-// look-up in a list. A copy that was never used before the next write doubles the number of uses
-// that its key needs.
+// look-up in a list. Weights of frozen programs (constants.cpp) are copied at once. A copy that was
+// never used before the next write doubles the number of uses that its key needs.
 //
 // Never a wrong number:
 // * `writes` counts every write that Flambeau makes, after it (core.h). A copy is valid while it
@@ -29,6 +29,7 @@
 #include <cstdio>
 #include <mutex>
 
+#include "plan/constants.h"
 #include "runtime/fork.h"
 
 namespace fb {
@@ -234,11 +235,10 @@ bool keepable(const PlanCode* code, int32_t slot, const Storage* storage) {
   for (int32_t written : code->written) {
     if (written == slot) return false;
   }
-  return !storage->reached && storage->exports == 0 && (!storage->release || storage->alone) &&
-         storage->data && on_host(storage->device);
+  return storage_private(storage);
 }
 
-PackedUse look_up(const Tensor* t, const ReadyLaunch& ready, int64_t nbytes) {
+PackedUse look_up(const Tensor* t, const ReadyLaunch& ready, int64_t nbytes, bool fixed) {
   const Launch& launch = *ready.launch;
   const auto sizes = static_cast<int32_t>(launch.sizes.size());
   if (sizes + 2 > kKeyWords) return {};
@@ -247,6 +247,7 @@ PackedUse look_up(const Tensor* t, const ReadyLaunch& ready, int64_t nbytes) {
   key[1] = t->offset * item_size(t->dtype) + (ready.offsets ? ready.offsets[launch.packs_from] : 0);
   std::copy(ready.sizes, ready.sizes + sizes, key + 2);
   PackedEntry* entry = entry_of(t->storage, key, sizes + 2);
+  if (entry && fixed) entry->patience = 1;
   return entry ? use_of(entry, nbytes) : PackedUse{};
 }
 
@@ -262,7 +263,7 @@ void packed_bind(const Instance* instance, const Call& call, char** bases, Packe
     const int64_t spare = launch.spare >= 0 ? instance->registers[launch.spare] : 0;
     const int64_t nbytes = spare > 0 ? spare : instance->registers[code->buffers[result].nbytes];
     if (keepable(code, slot, call.tensors[slot]->storage) && nbytes > 0) {
-      uses[i] = look_up(call.tensors[slot], ready, nbytes);
+      uses[i] = look_up(call.tensors[slot], ready, nbytes, plan_fixes(instance->plan, slot));
     }
     if (uses[i].block) {
       bases[result] = static_cast<char*>(uses[i].block->data);

@@ -9,6 +9,7 @@
 #include "record/record.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <thread>
 #include <unordered_map>
@@ -106,8 +107,9 @@ namespace {
 PlanCache::Key stream_key(const Recorder* r, const std::vector<int32_t>& live, bool exact,
                           const PlanCache::Key& more) {
   PlanCache::Key key;
-  key.reserve(r->records.size() * 5 + live.size() + more.size() + 2);
-  key.push_back(r->tuned);
+  key.reserve(r->records.size() * 5 + live.size() + more.size() + 3);
+  key.push_back(r->tuned | r->frozen << 1);
+  key.push_back(std::bit_cast<uint64_t>(r->budget));
   for (const Record& record : r->records) {
     key.push_back(exact ? record.instance->id : record.instance->plan->id);
     for (int32_t v : record.operands) key.push_back(static_cast<uint64_t>(v) + 1);
@@ -580,7 +582,9 @@ void record_enter() {
     spare_recorders.pop_back();
   }
   active_recorder->epoch = next_epoch++;
-  active_recorder->tuned = active_recorder->lasting = active_recorder->learning = false;
+  active_recorder->tuned = active_recorder->frozen = false;
+  active_recorder->budget = -1;
+  active_recorder->lasting = active_recorder->learning = false;
   active_recorder->sealed = active_recorder->rereads = 0;
 }
 
@@ -643,6 +647,27 @@ PyObject* record_end(PyObject*, PyObject* argument) {
 // record_tune(): from now on, till the end of the outermost region.
 PyObject* record_tune(PyObject*, PyObject*) {
   if (active_recorder) active_recorder->tuned = true;
+  Py_RETURN_NONE;
+}
+
+// record_freeze(): from now on, where no gradients are recorded.
+PyObject* record_freeze(PyObject*, PyObject*) {
+  if (active_recorder && !grad_mode.enabled) active_recorder->frozen = true;
+  Py_RETURN_NONE;
+}
+
+// record_budget(fraction): of the streams till the end of the outermost region.
+PyObject* record_budget(PyObject*, PyObject* argument) {
+  const double budget = PyFloat_AsDouble(argument);
+  if (budget == -1 && PyErr_Occurred()) return nullptr;
+  if (!active_recorder) Py_RETURN_NONE;
+  if (active_recorder->budget >= 0 && active_recorder->budget != budget) {
+    PyErr_SetString(PyExc_RuntimeError,
+                    "[region_activation_memory_budget] conflicting budgets in one compiled region\n"
+                    "hint: compile the parts apart");
+    return nullptr;
+  }
+  active_recorder->budget = budget;
   Py_RETURN_NONE;
 }
 
@@ -716,6 +741,10 @@ PyMethodDef methods[] = {
      "and written at their end."},
     {"record_end", record_end, METH_O, "Flushes and ends the innermost region."},
     {"record_tune", record_tune, METH_NOARGS, "The recorded streams' plans are autotuned."},
+    {"record_freeze", record_freeze, METH_NOARGS,
+     "Weights are constants of the recorded streams' plans, where no gradients are recorded."},
+    {"record_budget", record_budget, METH_O,
+     "The fraction of activations that backwards of the recorded streams may save."},
     {"record_flush", record_flush_now, METH_O, "Runs what was recorded so far."},
     {"record_suspend", record_suspend, METH_NOARGS, "Stops recording for a while."},
     {"record_resume", record_resume, METH_O, "Undoes record_suspend."},

@@ -12,10 +12,11 @@ PyObject* integers(const List& values) {
   return int_tuple(wide.data(), static_cast<Py_ssize_t>(wide.size()));
 }
 
-PyObject* describe_external(const Tensor* t, int32_t value) {
+PyObject* describe_external(Tensor* t, int32_t value, bool frozen) {
   const bool leaf = t->autograd && t->autograd->requires_grad;
-  return described(Description::External, {describe_tensor(t, tensor_requires_grad(t)),
-                                           PyBool_FromLong(leaf), PyLong_FromLong(value)});
+  return described(Description::External,
+                   {describe_tensor(t, tensor_requires_grad(t)), PyBool_FromLong(leaf),
+                    PyLong_FromLong(value), Py_NewRef(frozen ? object_of(t) : Py_None)});
 }
 
 // Registers (or numbers) of the forward call that the integers (numbers) of its backward are.
@@ -72,12 +73,14 @@ PyObject* describe_stream(const Recorder* r, const std::vector<int32_t>& live, b
     if (r->values[v].kind == Value::External) values[r->values[v].source] = static_cast<int32_t>(v);
   }
   size_t slot = 0;
-  PyObject* externals =
-      list_of(r->externals, [&](const Tensor* t) { return describe_external(t, values[slot++]); });
+  PyObject* externals = list_of(
+      r->externals, [&](Tensor* t) { return describe_external(t, values[slot++], r->frozen); });
   PyObject* records =
       list_of(r->records, [&](const Record& x) { return describe_record(r, x, with_numbers); });
   PyObject* outputs = list_of(live, [&](int32_t value) { return describe_live(r, value); });
-  return described(Description::Stream, {externals, records, outputs, PyBool_FromLong(r->tuned)});
+  return described(Description::Stream,
+                   {externals, records, outputs, PyBool_FromLong(r->tuned),
+                    PyBool_FromLong(r->frozen), PyFloat_FromDouble(r->budget)});
 }
 
 }  // namespace fb

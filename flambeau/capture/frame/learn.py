@@ -22,12 +22,12 @@ from flambeau.runtime import logs
 _RATES = "_read_rates"  # attribute of a compiled function
 
 
-def learn(compiled: Any, tuned: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+def learn(compiled: Any, ways: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     """Explains a call, which was recorded before with the same arguments.
 
     Args:
         compiled: the function; it gets the explanation.
-        tuned: whether its programs are autotuned.
+        ways: + 1 if its programs are autotuned, + 2 if its weights are constants.
         args, kwargs: of the call.
 
     Returns:
@@ -35,10 +35,10 @@ def learn(compiled: Any, tuned: bool, args: tuple[Any, ...], kwargs: dict[str, A
     """
     rates = vars(compiled).setdefault(_RATES, Rates())
     rates.begin()
-    guards, reason = _attempt(compiled, tuned, args, kwargs)
+    guards, reason = _attempt(compiled, ways, args, kwargs)
     if reason is not None and rates.varying:  # Python looks at one of them, or it is no number
         rates.fixed = True
-        guards, reason = _attempt(compiled, tuned, args, kwargs)
+        guards, reason = _attempt(compiled, ways, args, kwargs)
     if reason is not None:
         text = f"{_title(compiled)} is recorded at every call: {reason}"
         debug.show(debug.PLANS, text)
@@ -53,7 +53,7 @@ def learn(compiled: Any, tuned: bool, args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def _attempt(
-    compiled: Any, tuned: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+    compiled: Any, ways: int, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[list[str], str | None]:
     """One dry run: its guards, and why there are none."""
     try:
@@ -61,8 +61,10 @@ def _attempt(
     except RuntimeError as error:
         return [], _text(error)
     try:
-        if tuned:
+        if ways & 1:
             _core.record_tune()
+        if ways & 2:
+            _core.record_freeze()
         return _explain(compiled, mode, args, kwargs), None
     except (Unexplained, Exception) as error:
         return [], _text(error)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from operator import getitem
 
 import flambeau as torch
+from flambeau.derivation.memory_budget import Budget, Forward, choose_within
 from flambeau.derivation.partition import INFINITE, TENSOR_OVERHEAD, FlowNetwork
 from flambeau.fx import Graph, GraphModule
 from flambeau.fx._function_names import draws_random_numbers
@@ -13,6 +15,9 @@ from flambeau.fx.experimental._operator_trace import Value
 from flambeau.fx.node import Node
 from flambeau.ir.failure import failure
 from flambeau.ops import aten
+from flambeau.runtime import config_modules
+from flambeau.utils import _pytree as pytree
+from flambeau.utils.flop_counter import FlopCounterMode
 
 __all__ = ["default_partition", "min_cut_rematerialization_partition"]
 
@@ -55,6 +60,8 @@ def min_cut_rematerialization_partition(
     Pointwise operators, views, casts and constants are cheap; reductions, products, random draws
     and what writes are run once. The saved values are those of fewest bytes between what is run
     once, or is an input, and what the gradients read; of equal ones the nearest to the gradients.
+    `torch._functorch.config.activation_memory_budget` below 1 has expensive operators run again,
+    too; inputs then count nothing. `node.meta["memory_budget"]` of a node comes before it.
 
     Args:
         joint_module, num_fwd_outputs: see `default_partition`.
@@ -110,14 +117,27 @@ class _Joint:
 _SAME_DATA = frozenset({"alias", "detach"})  # views that are no public operators
 
 
-def _runs_again(node: Node) -> bool:
-    """Whether the backward may run a node of the forward again."""
+def _operator(node: Node) -> Value:
+    """The operator of a node that may run again with the same result, or None."""
     if node.op != "call_function":
-        return False
+        return None
     if node.target is getitem:
-        return _runs_again(node.args[0])
+        return _operator(node.args[0])
     packet = getattr(node.target, "overloadpacket", None)
     if packet is None or packet.__name__.endswith("_") or draws_random_numbers(node.target):
+        return None
+    return packet
+
+
+def _repeatable(node: Node) -> bool:
+    """Whether the backward may run a node of the forward again, at whatever cost."""
+    return _operator(node) is not None
+
+
+def _runs_again(node: Node) -> bool:
+    """Whether the backward runs a node of the forward again where that saves memory."""
+    packet = _operator(node)
+    if packet is None:
         return False
     definition = aten.definition_of(packet._function)
     if definition is None:
@@ -127,13 +147,33 @@ def _runs_again(node: Node) -> bool:
 
 
 def _cheapest(joint: _Joint) -> list[Node]:
-    """The values to save, by bytes."""
+    """The values to save, by bytes, within the budget."""
+    budget = _budget(joint)
+    if budget.full:
+        return _cut(joint, _runs_again, _bytes)
+
+    def cut(again: Callable[[Node], bool]) -> list[Node]:
+        return _cut(joint, again, _weight)
+
+    forward = Forward(
+        cut,
+        _runs_again,
+        _repeatable,
+        lambda node: node.all_input_nodes,
+        lambda node: max(_weight(node) - TENSOR_OVERHEAD, 0),
+        _runtime_of(str(budget.estimator)),
+    )
+    return choose_within(forward, budget)
+
+
+def _cut(joint: _Joint, again: Callable[[Node], bool], weight: Callable[[Node], int]) -> list[Node]:
+    """The values to save, where the backward may run the nodes again that `again` says."""
     network, entries = FlowNetwork(), dict[Node, int]()
     for node in joint.early:
         if node.op == "get_attr":
             continue
-        entry = network.enter(entries, node, _bytes(node))
-        if not _runs_again(node):
+        entry = network.enter(entries, node, weight(node))
+        if not again(node):
             network.connect(network.SOURCE, entry, INFINITE)
             continue
         for operand in node.all_input_nodes:
@@ -162,6 +202,73 @@ def _bytes(node: Node) -> int:
     if isinstance(value, torch.Tensor):
         return int(value.numel() * value.element_size()) + TENSOR_OVERHEAD
     return INFINITE if isinstance(value, (tuple, list)) else 1
+
+
+def _weight(node: Node) -> int:
+    """The bytes that saving a node's value takes: an input is there anyway."""
+    return TENSOR_OVERHEAD if node.op == "placeholder" else _bytes(node)
+
+
+_SETTINGS = "torch._functorch.config"
+
+
+def _budget(joint: _Joint) -> Budget:
+    """The budget of the settings, or of the first node that has one.
+
+    Raises:
+        RuntimeError: a node's budget is not between 0 and 1.
+    """
+    names = ("", "_runtime_estimator", "_solver")
+    settings = [config_modules.value(_SETTINGS, f"activation_memory_budget{n}") for n in names]
+    of_nodes = [node.meta.get("memory_budget") for node in joint.module.graph.nodes]
+    fraction = next((each for each in of_nodes if isinstance(each, float)), settings[0])
+    return Budget(fraction, *settings[1:]).checked()
+
+
+def _runtime_of(estimator: str) -> Callable[[Node], float]:
+    """The function that estimates how long a node takes: by operations, measured, or 1."""
+    return {"testing": lambda node: 1.0, "profile": _measured, "flops": _flops}[estimator]
+
+
+def _called(node: Node, value_of: Callable[[Value], Value]) -> Value:
+    """The result of a node's operator on stand-ins for its operands."""
+    args, kwargs = pytree.tree_map(
+        lambda x: value_of(x.meta["val"]) if isinstance(x, Node) else x, (node.args, node.kwargs)
+    )
+    return node.target(*args, **kwargs)
+
+
+def _flops(node: Node) -> float:
+    if node.op != "call_function" or node.target is getitem:
+        return 1.0
+    with FlopCounterMode(display=False) as counter:
+        _called(node, _on_meta)
+    return float(max(counter.get_total_flops(), 1))
+
+
+def _measured(node: Node) -> float:
+    """The shortest of a few runs, in seconds."""
+    if node.op != "call_function" or node.target is getitem:
+        return 0.0
+    times = []
+    for _ in range(_RUNS):
+        start = time.perf_counter()
+        _called(node, _ones)
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+_RUNS = 3
+
+
+def _on_meta(value: Value) -> Value:
+    return value.to("meta") if isinstance(value, torch.Tensor) else value
+
+
+def _ones(value: Value) -> Value:
+    if not isinstance(value, torch.Tensor):
+        return value
+    return torch.ones(value.shape, dtype=value.dtype, device=value.device)
 
 
 def _output(graph: Graph) -> Node:
