@@ -196,7 +196,7 @@ def test_compiled_plans_are_not_timed():
     flambeau.nn.functional.softplus(x)
     plans = [p for p in gc.get_objects() if type(p) is _core.Plan and p.compiled]
     assert plans and all(plan.baseline_time is None for plan in plans)
-    assert tiers.tier(plans[0]) == "compiled"
+    assert "compiled" in [tiers.tier(plan) for plan in plans if plan.name == "softplus"]
 
 
 def test_time_on_the_baseline_adds_up(empty):
