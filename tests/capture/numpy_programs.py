@@ -106,7 +106,7 @@ FURTHER = {
     ),
     "pad": lambda np, a, b, v, *_: np.pad(a, 1) + np.pad(a, ((0, 2), (1, 1)), constant_values=2.5),
     "like": lambda np, a, b, v, n, *_: (
-        np.zeros_like(a) + np.ones_like(n) + np.full_like(a, 3) + np.empty_like(a) * 0
+        np.zeros_like(a) + np.ones_like(n) + np.full_like(a, 3) + np.empty_like(a).ndim
     ),
     "created": lambda np, a, *_: (
         a
