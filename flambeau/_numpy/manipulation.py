@@ -266,10 +266,10 @@ def pad(
 @register("where")
 def where(condition: Value, x: Value = None, y: Value = None, /) -> Value:
     """Elements of one or the other array; without these, positions of true elements."""
-    chosen = tensor_of(condition)
-    chosen = chosen if chosen.dtype == torch.bool else chosen != 0
+    mask = tensor_of(condition)
+    mask = mask if mask.dtype == torch.bool else mask != 0
     if x is None and y is None:
-        return tuple(map(ndarray, torch.nonzero(chosen, as_tuple=True)))
+        return tuple(map(ndarray, torch.nonzero(mask, as_tuple=True)))
     kinds = [z if type(z) in (int, float, complex) else asarray(z).dtype for z in (x, y)]
     kind = torch_dtype(np.result_type(*kinds))
     sides = [
@@ -278,7 +278,7 @@ def where(condition: Value, x: Value = None, y: Value = None, /) -> Value:
         else cast(tensor_of(z), kind)
         for z in (x, y)
     ]
-    return ndarray(torch.where(chosen, *sides))
+    return ndarray(torch.where(mask, *sides))
 
 
 @register("take")

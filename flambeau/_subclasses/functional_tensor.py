@@ -23,14 +23,13 @@ from flambeau._subclasses.functional_storage import (
     tensors_of,
 )
 from flambeau._subclasses.identities import Identities
-from flambeau._subclasses.symbolic_calls import attach
+from flambeau._subclasses.symbolic_calls import OverFakes, attach
 from flambeau._subclasses.traced_tensor import TracedTensor, geometry_of
 from flambeau.decompositions.inner_writes import functional_form, statistics
 from flambeau.ir.failure import failure
 from flambeau.ops import aten
 from flambeau.utils import _pytree as pytree
 from flambeau.utils._python_dispatch import (
-    TorchDispatchMode,
     _disable_current_modes,
     _modes,
     _pop_mode_temporarily,
@@ -41,7 +40,7 @@ __all__ = ["FunctionalTensorMode", "functionalized"]
 Value = Any  # a tensor, a number, a container of them
 
 
-class FunctionalTensorMode(TorchDispatchMode):
+class FunctionalTensorMode(OverFakes):
     """A `with` block whose operators reach the modes below without writes.
 
     Args:
@@ -66,14 +65,6 @@ class FunctionalTensorMode(TorchDispatchMode):
         self.fakes.kind = TracedTensor
         self._aliases: Identities[Alias] = Identities()
         self._inputs: list[tuple[Value, Value]] = []
-
-    def __enter__(self) -> Value:
-        self._types = _core.set_torch_function_enabled(False)  # of fakes, which come here instead
-        return super().__enter__()
-
-    def __exit__(self, *exception: object) -> None:
-        super().__exit__(*exception)
-        _core.set_torch_function_enabled(self._types)
 
     # ---- tensors
     def wrap(self, tensor: Value) -> Value:

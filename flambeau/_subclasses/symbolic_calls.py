@@ -35,7 +35,19 @@ __all__ = ["Answering", "annotate", "compose", "special"]
 Value = Any  # an argument or a result of an operator
 
 
-class Answering(_python_dispatch.TorchDispatchMode):
+class OverFakes(_python_dispatch.TorchDispatchMode):
+    """A mode that gets operators on fakes in place of the fakes' class."""
+
+    def __enter__(self) -> Value:
+        self._types = _core.set_torch_function_enabled(False)  # of fakes, which come here instead
+        return super().__enter__()
+
+    def __exit__(self, *exception: object) -> None:
+        super().__exit__(*exception)
+        _core.set_torch_function_enabled(self._types)
+
+
+class Answering(OverFakes):
     """A `with` block whose operators run on tensors without data.
 
     Args:
@@ -45,14 +57,6 @@ class Answering(_python_dispatch.TorchDispatchMode):
     def __init__(self, fakes: Value) -> None:
         super().__init__()
         self._fakes = fakes
-
-    def __enter__(self) -> Value:
-        self._types = _core.set_torch_function_enabled(False)  # of fakes, which come here instead
-        return super().__enter__()
-
-    def __exit__(self, *exception: object) -> None:
-        super().__exit__(*exception)
-        _core.set_torch_function_enabled(self._types)
 
     def __torch_dispatch__(
         self, func: Value, types: Value, args: tuple[Value, ...] = (), kwargs: Value = None

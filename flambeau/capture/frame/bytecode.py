@@ -596,6 +596,21 @@ class Frame:
             self.machine.evidence.items(named)
         self.stack.append(self._apply(function, values, dict(named)))
 
+    def _send(self, i: Instruction) -> int | None:
+        value = self.stack.pop()
+        try:
+            self.stack.append(self.machine.send(self.stack[-1], value))
+        except Raised as raised:
+            if not isinstance(raised.error, StopIteration):
+                raise
+            self._push_sent(raised.error.value)
+            return int(i.value)
+        return None
+
+    def _push_sent(self, value: Any) -> None:
+        """Puts what `send` returned above the generator, which ends it."""
+        self.stack.append(value)
+
     def _return_value(self, i: Instruction) -> int:
         self.value = self.stack.pop()
         return _RETURN

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flambeau.capture.frame import bytecode
 from flambeau.capture.frame.bytecode import Instruction
-from flambeau.capture.frame.evidence import Raised
 
 
 class Frame(bytecode.Frame):
@@ -16,16 +17,8 @@ class Frame(bytecode.Frame):
     def _load_classderef(self, i: Instruction) -> None:
         self._load_deref(i)
 
-    def _send(self, i: Instruction) -> int | None:
-        value = self.stack.pop()
-        try:
-            self.stack.append(self.machine.send(self.stack[-1], value))
-        except Raised as raised:
-            if not isinstance(raised.error, StopIteration):
-                raise
-            self.stack[-1] = raised.error.value
-            return int(i.value)
-        return None
+    def _push_sent(self, value: Any) -> None:
+        self.stack[-1] = value
 
     def _jump_if_true_or_pop(self, i: Instruction) -> int | None:
         if self.machine.truth(self.stack[-1]):

@@ -11,7 +11,6 @@ from typing import Any
 
 from flambeau.capture.frame import bytecode
 from flambeau.capture.frame.bytecode import Handler, Instruction
-from flambeau.capture.frame.evidence import Raised
 
 _STOPPED, _POSITIVE, _TUPLE = 3, 5, 6  # intrinsic functions: `dis._intrinsic_1_descs`
 
@@ -66,17 +65,6 @@ class Frame(bytecode.Frame):
 
     def _load_attr_or_method(self, i: Instruction) -> None:
         self._push(self.machine.getattr(self.stack.pop(), i.value), called=bool(i.arg & 1))
-
-    def _send(self, i: Instruction) -> int | None:
-        value = self.stack.pop()
-        try:
-            self.stack.append(self.machine.send(self.stack[-1], value))
-        except Raised as raised:
-            if not isinstance(raised.error, StopIteration):
-                raise
-            self.stack.append(raised.error.value)
-            return int(i.value)
-        return None
 
     def _end_send(self, i: Instruction) -> None:
         del self.stack[-2]
