@@ -60,7 +60,7 @@ class _State(threading.local):
 
 _state = _State()
 _changing = fork_safe_lock(level=3)
-_programs: OrderedDict[int, tuple[CompilerFunction, Callable[..., Value]]] = OrderedDict()
+_programs: OrderedDict[Value, tuple[CompilerFunction, Callable[..., Value]]] = OrderedDict()
 
 
 # ------------------------------------------------------------------------- nodes of graphs
@@ -165,15 +165,26 @@ def _engine(*args: Value) -> Value:
         _core.set_delayed_type(before)
 
 
+def _identity(compiler: Value) -> Value:
+    """Equal for compiler functions of one program: `torch.compile` with equal options is one."""
+    if isinstance(compiler, functools.partial):
+        named = tuple([(name, _identity(x)) for name, x in sorted(compiler.keywords.items())])
+        return id(compiler.func), *map(_identity, compiler.args), named, id(regions.Default.backend)
+    if isinstance(compiler, dict):
+        return tuple([(name, _identity(x)) for name, x in compiler.items()])
+    return compiler if isinstance(compiler, (str, int, float)) else id(compiler)
+
+
 def _program(compiler: CompilerFunction) -> tuple[Callable[..., Value], bool]:
     """The callable that a compiler function makes of backwards, and whether it did so just now.
 
     It is called once, or once for each graph.
     """
     with _changing:
-        stored = _programs.get(id(compiler))
+        key = _identity(compiler)
+        stored = _programs.get(key)
         if stored is not None:
-            _programs.move_to_end(id(compiler))
+            _programs.move_to_end(key)
             return stored[1], False
     try:
         program = compiler(Backward())
@@ -186,7 +197,7 @@ def _program(compiler: CompilerFunction) -> tuple[Callable[..., Value], bool]:
 
 def _stored(compiler: CompilerFunction, program: Callable[..., Value]) -> Callable[..., Value]:
     with _changing:
-        _programs[id(compiler)] = compiler, program
+        _programs[_identity(compiler)] = compiler, program
         if len(_programs) > COMPILERS:
             _programs.popitem(last=False)
     return program
@@ -200,7 +211,7 @@ def _by_graphs(compiler: CompilerFunction) -> Callable[..., Value]:
     def backend(module: GraphModule, example_inputs: Value) -> Callable[..., Value]:
         return compiler(module)
 
-    return _stored(compiler, by_backend(_engine, backend, False, None, False))
+    return _stored(compiler, by_backend(_engine, backend, False, None))
 
 
 def _run(args: tuple[Value, ...]) -> Value:
@@ -277,8 +288,9 @@ def _enable(
     Args:
         compiler_fn: takes a `torch.fx.GraphModule` and returns a callable: `torch.compile`, or what
             `torch.compile(backend=..., fullgraph=...)` returns. With a backend that is a function,
-            that function gets the graph of the whole backward, other sizes in another graph. Where
-            the compiler function reads the graph itself, it is called once for each of them.
+            that function gets the graph of the whole backward; sizes that vary are symbols in it.
+            Where the compiler function reads the graph itself, it is called once for each graph.
+            Compilers that `torch.compile` returns for equal options share their programs.
         dynamic: a bool; has no effect: sizes of data are symbols from the start.
         ignore_active_disable_ctx: False: nothing is compiled inside of `_disable`.
 

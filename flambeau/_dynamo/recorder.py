@@ -24,6 +24,7 @@ from flambeau._dynamo.sizes import RECORDED, SizeReads, plain
 from flambeau._subclasses import fake_calls
 from flambeau._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from flambeau.autograd.transforms import wrappers
+from flambeau.autograd.transforms.programs import program_of
 from flambeau.fx import _calls, _function_names
 from flambeau.fx.proxy import Proxy
 from flambeau.ir.lock import late
@@ -231,6 +232,7 @@ class Recorder(TorchFunctionMode):
         self._run, self._reads = run, reads
         self.segment = Segment()
         self._answering = self._suspended = False
+        self._backwards = 0
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -292,6 +294,8 @@ class Recorder(TorchFunctionMode):
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str, frame: Any
     ) -> Any:
         segment = self.segment
+        if self._reads is not None and _of_node(func):
+            args = self._with_sizes(func, args, self._reads)
         fake_args = _mapped(args, segment.fake_of)
         fake_kwargs = _mapped(kwargs, segment.fake_of)
         referring = [_mapped(x, self._reference) for x in (fake_args, fake_kwargs)]
@@ -316,6 +320,17 @@ class Recorder(TorchFunctionMode):
         call = _node_call(func, args, referring, name, frame)
         segment.calls.append(call)
         return self._bound(result, Reference(len(segment.calls) - 1), before)
+
+    def _with_sizes(self, func: Any, args: tuple[Any, ...], reads: SizeReads) -> tuple[Any, ...]:
+        """The engine's arguments for a backward; sizes that vary are recorded numbers."""
+        self._backwards += 1
+        number, values, _ = func.bind(args, {})
+        kinds = [each.kind for each in program_of(func, number).arguments]
+        return tuple([
+            reads.argument(f"backward{self._backwards}.{position}", value)
+            if kind == "SymInt" else value
+            for position, (kind, value) in enumerate(zip(kinds, values, strict=True))
+        ])  # fmt: skip
 
     def _reference(self, fake: Tensor) -> Reference:
         references = self.segment.references

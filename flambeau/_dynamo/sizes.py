@@ -273,12 +273,18 @@ class SizeReads:
     # ---- inputs
     def arguments(self, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
         """The arguments; integers that vary are recorded ones."""
-        positional = tuple([self._argument(str(n), x) for n, x in enumerate(args)])
-        return positional, {name: self._argument(name, x) for name, x in kwargs.items()}
+        positional = tuple([self.argument(str(n), x) for n, x in enumerate(args)])
+        return positional, {name: self.argument(name, x) for name, x in kwargs.items()}
 
-    def _argument(self, source: str, value: Value) -> Value:
+    def argument(self, source: str, value: Value) -> Value:
+        """An argument; an integer that varies is a recorded one.
+
+        Args:
+            source: a text that names it; equal in all calls.
+            value: of this call.
+        """
         if type(value) is tuple:
-            return tuple([self._argument(f"{source}.{n}", x) for n, x in enumerate(value)])
+            return tuple([self.argument(f"{source}.{n}", x) for n, x in enumerate(value)])
         if type(value) is not int:
             return value
         self._numbers.append((source, value))

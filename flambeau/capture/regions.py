@@ -612,10 +612,11 @@ def compile(  # noqa: A001 - PyTorch's name
         tensor([0., 2.])
     """
     if model is None:
-        return lambda m: compile(m, fullgraph=fullgraph, dynamic=dynamic, backend=backend,
-                                 mode=mode, options=options, disable=disable,
-                                 recompile_limit=recompile_limit,
-                                 shapes_spec=shapes_spec)  # fmt: skip
+        return functools.partial(
+            compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode,
+            options=options, disable=disable, recompile_limit=recompile_limit,
+            shapes_spec=shapes_spec,
+        )  # fmt: skip
     if not callable(model):
         raise AssertionError(
             f"[compile] a callable function is expected, but {type(model)} is provided\n"

@@ -96,6 +96,27 @@ def test_sizes_vary() -> None:
     assert _core.stream_stats()["plans"] == 1
 
 
+@pytest.mark.parametrize("backend", [Graphs(), None])
+def test_compilers_with_equal_options_share_programs(backend: Any) -> None:
+    """Each step has a `torch.compile` of its own; graphs of a backend have symbols for sizes."""
+    model = net(4, 8, 2)
+    hooked(model, [])
+    for n in (5, 9, 3, 17, 12):
+        grads_of = []
+        for on in (True, False):
+            model.zero_grad()
+            compiler = torch.compile(backend=backend)
+            with compiled_autograd._enable(compiler) if on else nullcontext():
+                model(data(n, 4)).square().mean().backward()
+            grads_of.append(grads(model))
+        compare(*grads_of)
+    if backend is None:
+        assert counters["compiled_autograd"]["captures"] == 1
+    else:
+        assert len(backend.modules) == 2  # numbers at first, then symbols
+        assert "torch.SymInt" in backend.modules[1].code
+
+
 def test_data_in_hooks() -> None:
     model = net(4, 8, 2)
     model[0].weight.register_hook(lambda g: g * 2 if g.sum() > 0 else g)

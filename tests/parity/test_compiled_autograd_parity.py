@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -229,8 +230,29 @@ def test_as_pytorch(case: Callable[[Any], Outcome]) -> None:
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-5)
 
 
+def graphs_of_sizes(torch: Any) -> int:
+    """Graphs that a backend gets when sizes vary and each step compiles anew."""
+    model, graphs = net(torch), []
+
+    def backend(gm: Any, example_inputs: Any) -> Any:
+        graphs.append(gm)
+        return gm.forward
+
+    enable = importlib.import_module(f"{torch.__name__}._dynamo.compiled_autograd")._enable
+    for n in (5, 3, 9, 12):
+        with enable(torch.compile(backend=backend)):
+            model.zero_grad()
+            model(torch.tensor(numbers(n, 4))).square().mean().backward()
+    return len(graphs)
+
+
+def test_sizes_make_two_graphs() -> None:
+    """A backend that is a function gets a graph of numbers, then one of symbols."""
+    assert [graphs_of_sizes(torch) for torch in (flambeau, oracle)] == [2, 2]
+
+
 def test_sizes_make_one_capture() -> None:
-    """Here as well, where the compiler compiles: a backend that is a function gets each size."""
+    """Where the compiler compiles."""
     for torch in (flambeau, oracle):
         model = net(torch)
         with ExitStack() as stack:
