@@ -21,7 +21,7 @@ from flambeau import _core
 from flambeau._dynamo import higher_order
 from flambeau._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit
 from flambeau._dynamo.recorder import Recorder, Segment
-from flambeau._dynamo.sizes import SizeReads, VaryingSizes, marks_of, plain
+from flambeau._dynamo.sizes import Marks, SizeReads, VaryingSizes, covers, marks_of, plain
 from flambeau._dynamo.symbolic_graphs import Replay, replayed
 from flambeau.amp import state as autocast
 from flambeau.capture import breaks, regions
@@ -80,7 +80,7 @@ class _Compiled:
         self._function, self._backend = function, backend
         self._limit, self._fullgraph = limit, fullgraph
         self._graphs: OrderedDict[Any, _Entry] = OrderedDict()
-        self._symbolic: OrderedDict[Any, list[tuple[Replay, Any]]] = OrderedDict()
+        self._symbolic: OrderedDict[Any, list[tuple[Replay, Any, Sequence[Marks]]]] = OrderedDict()
         self._varying = VaryingSizes(dynamic)
         self._count = 0
         _functions.add(self)
@@ -131,12 +131,12 @@ class _Compiled:
         if entry is None:
             names = _input_names(self._function, arguments)
             for replay in replayed(segment, reads, decisions, names):
-                entry = self._shared(replay, outputs, key[-1])
+                entry = self._shared(replay, key)
                 if entry is not None:
                     break
         regions._on_flush(reason, len(segment.calls), int(entry is not None))
         if entry is None:  # the backend is called without the lock: it may be slow, or fork
-            entry = self._compile(segment, outputs, names, replay, key[-1])
+            entry = self._compile(segment, names, replay, key)
             reads.note()
         with _changing:
             entry = self._graphs.setdefault(key, entry)
@@ -150,33 +150,32 @@ class _Compiled:
             )
         return results
 
-    def _shared(self, replay: Replay, outputs: tuple[int, ...], facts: Any) -> _Entry | None:
-        """The compiled graph of a segment with equal symbols."""
+    def _shared(self, replay: Replay, key: _Key) -> _Entry | None:
+        """The compiled graph of a segment with equal symbols, whose inputs may have more marks."""
         with _changing:
-            candidates = list(self._symbolic.get((replay.key(), outputs, facts), ()))
-        for other, function in candidates:
-            if other.holds_for(replay):
+            candidates = list(self._symbolic.get((replay.key(), key.outputs, key.facts), ()))
+        for other, function, marks in candidates:
+            if all(map(covers, marks, key.marks)) and other.holds_for(replay):
                 return _Entry(function, tuple(replay.slots))
         return None
 
     def _compile(
         self,
         segment: Segment,
-        outputs: tuple[int, ...],
         names: dict[int | str, str],
         replay: Replay | None,
-        facts: Any,
+        key: _Key,
     ) -> _Entry:
         if regions.Stance.refuses:
             raise late("flambeau.reports.recompiles").refusal(self._function)
         if replay is None:
-            module = _graph_module(segment, outputs, names)
+            module = _graph_module(segment, key.outputs, names)
             return _Entry(self._function_of(module, list(segment.inputs)))
-        key = replay.key(), outputs, facts
-        module = replay.module(outputs)
+        symbolic = replay.key(), key.outputs, key.facts
+        module = replay.module(key.outputs)
         function = self._function_of(module, replay.example_inputs())
         with _changing:
-            self._symbolic.setdefault(key, []).append((replay, function))
+            self._symbolic.setdefault(symbolic, []).append((replay, function, key.marks))
             if len(self._symbolic) > GRAPHS_PER_FUNCTION:
                 self._symbolic.popitem(last=False)
         replay.finish()
@@ -216,16 +215,33 @@ def _described(results: Any) -> str:
     return f"{len(results)} values" if isinstance(results, (tuple, list)) else f"a {kind}"
 
 
-def _key(segment: Segment, outputs: tuple[int, ...]) -> tuple[Any, ...]:
-    """Equal for segments that one compiled graph serves; ends with what is no size."""
+class _Key(NamedTuple):
+    """Equal for segments that one compiled graph serves.
+
+    Attributes:
+        calls: operators with their arguments.
+        outputs: calls whose results are outputs.
+        shapes: sizes and strides of the inputs.
+        facts: of the inputs, beside sizes; modes.
+        marks: of the inputs' sizes.
+    """
+
+    calls: Sequence[Any]
+    outputs: tuple[int, ...]
+    shapes: Sequence[Any]
+    facts: Any
+    marks: Sequence[Marks]
+
+
+def _key(segment: Segment, outputs: tuple[int, ...]) -> _Key:
     modes = (segment.grad, segment.inference, _core.get_default_dtype())
     if autocast.is_autocast_enabled("cpu"):
         modes += (autocast.get_autocast_dtype("cpu"), autocast.is_autocast_cache_enabled())
     shapes = tuple([(tuple(x.shape), x.stride()) for x in segment.inputs])
-    facts = tuple([
-        (type(x), x.dtype, x.requires_grad, x.is_leaf, marks_of(x)) for x in segment.inputs
-    ])  # fmt: skip
-    return tuple([call.key for call in segment.calls]), outputs, shapes, (facts, modes)
+    facts = tuple([(type(x), x.dtype, x.requires_grad, x.is_leaf) for x in segment.inputs])
+    marks = tuple(map(marks_of, segment.inputs))
+    calls = tuple([call.key for call in segment.calls])
+    return _Key(calls, outputs, shapes, (facts, modes), marks)
 
 
 def _graph_module(

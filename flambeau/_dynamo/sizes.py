@@ -18,7 +18,17 @@ from flambeau.nn import Module
 from flambeau.nn.parameter import Buffer, Parameter
 from flambeau.runtime import config_modules
 
-__all__ = ["Leaf", "RecordedFloat", "RecordedInt", "SizeReads", "VaryingSizes", "marks_of", "plain"]
+__all__ = [
+    "Leaf",
+    "Marks",
+    "RecordedFloat",
+    "RecordedInt",
+    "SizeReads",
+    "VaryingSizes",
+    "covers",
+    "marks_of",
+    "plain",
+]
 
 Value = Any  # a number, or what a function takes and gives
 Kinds = tuple[str, ...]  # names of `DimDynamic`, one per dimension
@@ -181,11 +191,27 @@ def _marks(tensor: Value, name: str) -> Value:
     return getattr(tensor, f"_dynamo_{name}_indices", ())
 
 
-def marks_of(tensor: Value) -> Value:
-    """Sizes of a tensor that are marked as dynamic or static; None where none is."""
-    kinds = ("dynamic", "weak_dynamic", "static")
-    marks = tuple([tuple(sorted(_marks(tensor, kind))) for kind in kinds])
-    return marks if any(marks) else None
+class Marks(NamedTuple):
+    """Sizes of a tensor that are marked, by `mark_dynamic`, `maybe_mark_dynamic`, `mark_static`."""
+
+    dynamic: frozenset[int]
+    weak_dynamic: frozenset[int]
+    static: frozenset[int]
+
+    @property
+    def varying(self) -> frozenset[int]:
+        """Sizes that vary, or may."""
+        return self.dynamic | self.weak_dynamic
+
+
+def marks_of(tensor: Value) -> Marks:
+    """The marks of a tensor."""
+    return Marks(*[frozenset(_marks(tensor, kind)) for kind in Marks._fields])
+
+
+def covers(marks: Marks, others: Marks) -> bool:
+    """Whether a graph that was compiled for some marks serves an input that has others."""
+    return marks.static == others.static and others.varying <= marks.varying
 
 
 class VaryingSizes:
@@ -203,9 +229,11 @@ class VaryingSizes:
         """Forgets all sizes."""
         self._sizes.clear()
 
-    def note(self, source: str, sizes: Sequence[int]) -> None:
-        """Notes the sizes of an input for which a graph is compiled."""
-        self._sizes[source] = self._differing(source, sizes)
+    def note(self, source: str, sizes: Sequence[int], tensor: Value = None) -> None:
+        """Notes the sizes of an input for which a graph is compiled; see `kinds`."""
+        differing = self._differing(source, sizes)
+        marks = frozenset[int]() if tensor is None else marks_of(tensor).varying
+        self._sizes[source] = tuple([None if d in marks else x for d, x in enumerate(differing)])
 
     def kinds(self, source: str, sizes: Sequence[int], tensor: Value, noted: bool) -> Kinds:
         """How each size of an input is treated: names of `DimDynamic`.
@@ -344,7 +372,7 @@ class SizeReads:
     def note(self) -> None:
         """Notes the sizes for which a graph is compiled, and the integers."""
         for tensor, source in self._seen.values():
-            self.varying.note(source, tuple(tensor.shape))
+            self.varying.note(source, tuple(tensor.shape), tensor)
         for source, value in self._numbers:
             self.varying.note(source, (value,))
 

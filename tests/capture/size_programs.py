@@ -40,12 +40,12 @@ def looping(x: Any) -> Any:
     return x
 
 
-def marked(torch: Any, name: str, sizes: Any) -> list[Any]:
-    """Arguments whose first size is marked."""
-    calls = rows(torch, sizes)
-    for (x,) in calls:
+def marked(torch: Any, name: str, sizes: Any, calls: Any = slice(None)) -> list[Any]:
+    """Arguments whose first size is marked, in all calls or in some."""
+    arguments = rows(torch, sizes)
+    for (x,) in arguments[calls]:
         getattr(torch._dynamo, name)(x, 0)
-    return calls
+    return arguments
 
 
 class Layer:
@@ -98,6 +98,11 @@ def programs(torch: Any) -> dict[str, tuple[Any, list[Any], dict[str, Any]]]:
         "loop": (looping, rows(torch, (2, 3, 2, 4)), {"dynamic": True}),
         "marked": (sin, marked(torch, "mark_dynamic", four), {}),
         "maybe marked": (sin, marked(torch, "maybe_mark_dynamic", four), {}),
+        "first marked": (sin, marked(torch, "mark_dynamic", four, slice(1)), {}),
+        "second marked": (sin, marked(torch, "mark_dynamic", four, slice(1, 2)), {}),
+        "first maybe marked": (sin, marked(torch, "maybe_mark_dynamic", four, slice(1)), {}),
+        "second maybe marked": (sin, marked(torch, "maybe_mark_dynamic", four, slice(1, 2)), {}),
+        "second marked static": (sin, marked(torch, "mark_static", four, slice(1, 2)), {}),
         "marked static": (sin, marked(torch, "mark_static", four), {}),
         "marked static, dynamic": (sin, marked(torch, "mark_static", four), {"dynamic": True}),
         "columns": (sin, [(matrix(torch, 4, n),) for n in four], {}),
