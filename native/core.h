@@ -550,6 +550,8 @@ bool record_learning();  // a dry run is active
 // In a dry run a write to memory from outside is only noted; false: it is one to be counted.
 bool record_notes_write(const Tensor* t);
 bool record_flush(Recorder* recorder, const char* reason);
+// Whether records since the last flush draw random numbers.
+bool record_draws(const Recorder* recorder);
 // Makes sure that a pending storage is computed, if need be by waiting for another thread.
 bool record_settle(Storage* storage, const char* reason);
 // Memory that is shared with the outside (outside.cpp). Others may write there (read there) at any

@@ -41,7 +41,8 @@ GeneratorObject* as_generator(PyObject* object) {
   return reinterpret_cast<GeneratorObject*>(object);
 }
 bool flush_draws() {
-  return !active_recorder || record_flush(active_recorder, "the state of a generator");
+  return !active_recorder || !record_draws(active_recorder) ||
+         record_flush(active_recorder, "the state of a generator");
 }
 
 // ---------------------------------------------------------------- the Python type

@@ -319,16 +319,16 @@ bool record_run(Recorder* r, Instance* instance, const std::vector<int32_t>& liv
   return ok;
 }
 
+bool record_draws(const Recorder* r) {
+  return std::any_of(r->records.begin(), r->records.end(),
+                     [](const Record& record) { return !record.objects.empty(); });
+}
+
 namespace {
 
 bool run_fused(Recorder* r, Instance* instance, const std::vector<int32_t>& live) {
   Refs<> outputs;
   return record_run(r, instance, live, &outputs.values);
-}
-
-bool draws(const Recorder* r) {
-  return std::any_of(r->records.begin(), r->records.end(),
-                     [](const Record& record) { return !record.objects.empty(); });
 }
 
 // Memory of the stream's fresh storages while its records run one by one. Others see none of it
@@ -419,7 +419,7 @@ bool run_whole(Recorder* r) {
 
 bool run_stream(Recorder* r, const std::vector<int32_t>& live) {
   if (live.empty()) {  // nobody reads what was drawn, but the generators must move on
-    return !draws(r) || run_whole(r);
+    return !record_draws(r) || run_whole(r);
   }
   Instance* instance = record_instance(r, live, {}, nullptr, nullptr);
   if (!instance) {
@@ -510,7 +510,7 @@ Flushing::~Flushing() {
 }
 
 bool record_resume_flush(Recorder* r) {
-  if (!r->symbolic && !r->written && !draws(r)) {
+  if (!r->symbolic && !r->written && !record_draws(r)) {
     r->interrupted = false;
     return true;
   }
