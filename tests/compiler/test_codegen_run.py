@@ -65,6 +65,32 @@ def test_map_of_every_size(target):
         assert (out[n:] == 7).all()
 
 
+@pytest.mark.parametrize("compared", [False, True])
+@pytest.mark.parametrize("target", TARGETS)
+def test_doubles_between_floats(target, compared):
+    """Batch norm and what follows it: computed in float64, from float32 to float32."""
+    x, shift = K.load(0, R, "f32"), K.load(1, P0, "f64")
+    wide = op("cast", x, dtype="f64")
+    centred = op("sub", wide, shift)
+    if compared:
+        less = op("lt", centred, wide, dtype="bool")
+        centred = op("where", less, centred, op("neg", wide), dtype="f64")
+    half = op("cast", op("mul", centred, K.scalar(0, "f64")), dtype="f32")
+    value = op("where", op("lt", half, x, dtype="bool"), op("mul", half, half), x, dtype="f32")
+    store = Pass(stores=((2, S.add(S.mul(P0, N0), R), value),))
+    parameters = (("f32", "r"), ("f64", "r"), ("f32", "w"))
+    kernel = Kernel("map", parameters, 2, ("f64",), (N1,), N0, (store,))
+    for n in SIZES:
+        a, b = normal(3 * n).reshape(3, n), normal(3, dtype=np.float64)
+        out = np.zeros((3, n), np.float32)
+        run(kernel, [a, b, out], [n, 3], scalars=[0.7], target=target)
+        doubles = a.astype(np.float64)
+        apart = doubles - b[:, None]
+        apart = np.where(apart < doubles, apart, -doubles) if compared else apart
+        small = (apart * 0.7).astype(np.float32)
+        same(out[0], np.where(small < a, small * small, a)[0])  # each row reads the first one
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_map_chunks_may_be_split(target):
     kernel = map_kernel(op("neg", K.load(0, R, "f32")), [("f32", "r"), ("f32", "w")])

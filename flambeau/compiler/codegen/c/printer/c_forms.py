@@ -31,16 +31,34 @@ ARGUMENTS = (
 )
 _UNROLLED_COST = 56  # cost of all copies of a loop body up to which a fast loop is worth printing
 _WIDE = frozenset({"i64", "f64", "c64", "u64"})
+_ARITHMETIC = frozenset({"add", "sub", "mul", "div", "neg", "cast"})
 
 
 def choose_lanes(kernel: Kernel, values_vary: Sequence[Node], target: Target) -> Lanes:
-    """The lane count: as many as the largest element that is computed in vectors allows."""
+    """The lane count: as many as the largest element that is computed in vectors allows.
+
+    Doubles that are computed of float32s and end in such do not count: the C compiler makes two
+    vectors of each, and what is computed in float32 (a sigmoid behind batch norm) has whole ones.
+    """
     dtypes = {node.dtype for node in values_vary}
-    largest = 16 if "c128" in dtypes else 8 if dtypes & _WIDE else 4
+    wide = dtypes & _WIDE and not _splits(kernel, values_vary)
+    largest = 16 if "c128" in dtypes else 8 if wide else 4
     mask_bits = 64 if largest >= 8 else 32
     if kernel.form in ("column", "scan") and kernel.inner == 1:
         return Lanes(1, mask_bits)
     return Lanes(target.lanes(largest), mask_bits)
+
+
+def _splits(kernel: Kernel, values_vary: Sequence[Node]) -> bool:
+    """Whether all wide values are doubles between float32s, by arithmetic: comparisons of doubles
+    in two vectors become code for each lane."""
+    wide = {node for node in values_vary if node.dtype in _WIDE}
+    ends = {node for node in values_vary if not wide.isdisjoint(node.inputs)}
+    return (
+        all(node.dtype == "f64" for node in wide)
+        and all(node.op in _ARITHMETIC for node in wide | ends)
+        and wide.isdisjoint(kernel.roots())
+    )
 
 
 def varying(kernel: Kernel) -> list[Node]:
