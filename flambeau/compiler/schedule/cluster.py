@@ -367,6 +367,9 @@ class Clustering:
         if role in ("reduce", "scan") and domain.kind == "map":
             return self._converted(value, cluster, sibling)
         member = fit(value, role, domain, lowering)
+        others = role == "root" and member.level == "full" and value.shape != domain.shape
+        if others and self._divides(member, domain.axes, {*cluster.members, value}):
+            raise Refused(DIVISION)
         if sibling:
             check_parts(cluster.reads, references([member]), domain)
         check_positions({**cluster.members, value: member}, [member], domain)
@@ -397,16 +400,17 @@ class Clustering:
         domain = self._reduction_domain(value)
         lowering = Lowering(self.analysis.roles)
         members = self._refitted([*cluster.members, value], domain, lowering)
-        if any(self._divides(member, domain, members) for member in members.values()):
+        special = (domain.special,)
+        if any(self._divides(member, special, members) for member in members.values()):
             raise Refused(DIVISION)
         if sibling:
             earlier = references(member for key, member in members.items() if key is not value)
             check_parts(earlier, references([members[value]]), domain)
         return cluster.over(domain, lowering, members)
 
-    def _divides(self, member: Member, domain: Domain, members: Collection[Node]) -> bool:
-        """Whether the reduced axis is divided by a run-time size to find what a member reads: a
-        division per element takes longer than the elements of a kernel of their own."""
+    def _divides(self, member: Member, axes: Iterable[str], members: Collection[Node]) -> bool:
+        """Whether an axis is divided by a run-time size to find what a member reads: a division per
+        element takes longer than the elements of a kernel of their own."""
         for value in topological((member.value,)):
             if k.INDEX.matches(value):
                 place: Size = value.attribute("expression")
@@ -415,7 +419,7 @@ class Clustering:
                 place = address(value.attribute("index"), strides)
             else:
                 continue
-            if divides(place, domain.special):
+            if any(divides(place, axis) for axis in axes):
                 return True
         return False
 
