@@ -11,6 +11,7 @@ from typing import Any
 from flambeau.ir.geometry import Index, Shape, contiguous, reshape_index, reshape_strides
 from flambeau.ir.node import Node, attributes, node
 from flambeau.ir.size import Size, floordiv, known_less, mod, mul
+from flambeau.ir.spelling import SPELLINGS
 from flambeau.prims.record import Elements, Read, Restride
 from flambeau.prims.simplification import full_like
 
@@ -136,6 +137,26 @@ def pad_lower(elements: Elements, value: Node, index: Index, mask: Node | None) 
     return node("where", (inside, read, outside), (), value.dtype)
 
 
+def _choice(condition: Node, first: Node, second: Node, memo: dict[Any, Node]) -> Node:
+    """One of two values. What both compute alike is computed once, of the chosen operands: parts
+    of one tensor (`roll`) differ in what they load alone."""
+    if first is second:
+        return first
+    chosen = memo.get((first, second))
+    if chosen is None:
+        alike = first.op == second.op and first.attributes == second.attributes
+        alike = alike and first.op in SPELLINGS and len(first.inputs) == len(second.inputs)
+        alike = alike and first.dtype == second.dtype != "bool"
+        if alike and (first.op != "where" or first.inputs[0] is second.inputs[0]):
+            pairs = zip(first.inputs, second.inputs)
+            operands = [_choice(condition, a, b, memo) for a, b in pairs]
+            chosen = node(first.op, operands, first.attributes, first.dtype)
+        else:
+            chosen = node("where", (condition, first, second), (), first.dtype)
+        memo[first, second] = chosen
+    return chosen
+
+
 def cat_lower(elements: Elements, value: Node, index: Index, mask: Node | None) -> Node:
     """A chain of choices, the last operand innermost; one element that is repeated needs none."""
     d, first = value.attribute("dimension"), value.inputs[0]
@@ -160,7 +181,7 @@ def cat_lower(elements: Elements, value: Node, index: Index, mask: Node | None) 
             chosen = part
         else:
             assert before is not None
-            chosen = node("where", (before, part, chosen), (), value.dtype)
+            chosen = _choice(before, part, chosen, {})
     assert chosen is not None
     return chosen
 

@@ -41,6 +41,7 @@ READERS = 4  # clusters remembered per source, for sharing loads
 MEMORY_LIMIT = 40  # distinct buffers of one kernel
 VALUE_LIMIT = 600  # values of one kernel
 REDUCTION_LIMIT = 8  # reductions of one kernel that read nothing in common
+LANES = 16  # of the longest vectors: quotients by multiples of it are equal in all lanes
 EPILOGUE_LIMIT = 2  # tensors of the result's size that an epilogue reads (see `_part`)
 
 ROUTINE = "a native routine computes one of them, from memory to memory"
@@ -49,7 +50,7 @@ VALUES = f"their kernel would compute more than {VALUE_LIMIT} values"
 MEMORY = f"their kernel would use more than {MEMORY_LIMIT} buffers"
 BETWEEN = "a launch between them reads the one and is read by the other"
 DOMAINS = "the kernels' iteration spaces differ"
-DIVISION = "each element would be found by a division by a run-time size"
+DIVISION = "each element would be found by a division"
 SCANS = "scans with kernels of their own are not merged"
 REDUCTIONS = f"more than {REDUCTION_LIMIT} reductions would share no operand"
 EPILOGUE = "an epilogue computes no reductions or scans"
@@ -409,17 +410,19 @@ class Clustering:
         return cluster.over(domain, lowering, members)
 
     def _divides(self, member: Member, axes: Iterable[str], members: Collection[Node]) -> bool:
-        """Whether an axis is divided by a run-time size to find what a member reads: a division per
-        element takes longer than the elements of a kernel of their own."""
+        """Whether an axis is divided to find what a member reads, other than by vectors' lengths: a
+        division per element takes longer than the elements of a kernel of their own."""
         for value in topological((member.value,)):
+            lanes = LANES
             if k.INDEX.matches(value):
                 place: Size = value.attribute("expression")
+                lanes = 0  # what is compared changes between any two vectors
             elif REF.matches(value) and value.attribute("target") not in members:
                 strides = self.analysis.prepared.read_strides(value.attribute("target"))
                 place = address(value.attribute("index"), strides)
             else:
                 continue
-            if any(divides(place, axis) for axis in axes):
+            if any(divides(place, axis, lanes) for axis in axes):
                 return True
         return False
 

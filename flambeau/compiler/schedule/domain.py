@@ -108,12 +108,15 @@ def depends(index: Index, name: str) -> bool:
     return any(isinstance(p, SizeExpr) and name in free_symbols(p) for p in index)
 
 
-def divides(size: Size, name: str) -> bool:
-    """Whether a size divides what depends on a symbol by another size than a number."""
+def divides(size: Size, name: str, lanes: int) -> bool:
+    """Whether a size divides what depends on a symbol by another size than a multiple of `lanes`
+    (0: by any size)."""
     if isinstance(size, int) or name not in free_symbols(size):
         return False
     if size.kind == "sum":
-        return any(divides(atom, name) for monomial in size.terms for atom in monomial)
-    if size.kind in ("floordiv", "mod") and not isinstance(size.operands[1], int):
-        return name in free_symbols(size.operands[0])
-    return any(divides(operand, name) for operand in size.operands)
+        return any(divides(atom, name, lanes) for monomial in size.terms for atom in monomial)
+    if size.kind in ("floordiv", "mod") and name in free_symbols(size.operands[0]):
+        divisor = size.operands[1]
+        if not isinstance(divisor, int) or not lanes or divisor % lanes:
+            return True
+    return any(divides(operand, name, lanes) for operand in size.operands)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from flambeau.compiler.schedule.domain import Domain
 from flambeau.compiler.schedule.lower import Lowering
 from flambeau.compiler.schedule.prepare import Prepared, is_opaque, number_of
-from flambeau.ir.geometry import Index, count
+from flambeau.ir.geometry import Index, count, reshape_groups
 from flambeau.ir.node import Node, topological
 from flambeau.ir.schedule_grammar import BASE, BLOCKS, CAT, COPY, PART, numbered
 from flambeau.ir.size import Size
@@ -121,7 +121,7 @@ def _behind_templates(nodes: list[Node]) -> frozenset[Node]:
 def _assign_roles(analysis: Analysis, needed: set[Node]) -> None:
     """One pass, operands first: roles, and costs of the other values."""
     roles, cost = analysis.roles, analysis.cost
-    extents = _Extents(roles)
+    extents, choices = _Extents(roles), set[Node]()
     for value in analysis.nodes:
         if value.is_input:
             roles[value] = "input"
@@ -134,13 +134,47 @@ def _assign_roles(analysis: Analysis, needed: set[Node]) -> None:
             operand = value.inputs[0]
             if operand not in roles and extents.follows_reduction(operand):
                 roles[operand] = "root"  # one value per row: cheaper stored than its parts
+            if operand in choices:
+                roles.update(dict.fromkeys(_divided(operand, choices, roles), "root"))
         if role is None and value in needed:
             role = "root"
         if role is None and (_is_expensive(value, analysis) or extents.too_large(value)):
             role = "root"
         if role is not None:
             roles[value] = role
+        elif _chooses(value) or not choices.isdisjoint(value.inputs):
+            choices.add(value)
     analysis.roles = {value: roles[value] for value in analysis.nodes if value in roles}
+
+
+def _chooses(value: Node) -> bool:
+    """Whether each element is one of several operands', by its position."""
+    record = record_of(value)
+    return record.kind == "shape" and record.lower is not None
+
+
+def _divided(value: Node, choices: set[Node], roles: dict[Node, str]) -> list[Node]:
+    """The values below which a choice by position is inlined, and whose dimensions are merged into
+    one: there, each position would be found by a division."""
+    divided, stack, seen = [], [value], {value}
+    while stack:
+        current = stack.pop()
+        for operand in current.inputs:
+            if operand in seen or operand in roles or operand not in choices:
+                continue
+            seen.add(operand)
+            if kind_of(current) == "shape" and _merges(operand, current):
+                divided.append(operand)
+            else:
+                stack.append(operand)
+    return divided
+
+
+def _merges(value: Node, reshaped: Node) -> bool:
+    """Whether a reshape makes one dimension of several."""
+    if reshaped.op != "reshape":
+        return False
+    return any(len(first) > 1 for first, _ in reshape_groups(value.shape, reshaped.shape))
 
 
 def _cost(value: Node, roles: dict[Node, str], cost: dict[Node, int]) -> int:

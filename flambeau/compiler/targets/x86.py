@@ -144,11 +144,14 @@ _BELOW = _ia32(
     gcc=False,
 )
 _BETWEEN = {
-    ("between", kind, 256 // int(kind[1:])): _ia32(
-        f"maskload{precision}256((const {kind}x{256 // int(kind[1:])} *)$p, $inside)", gcc=False
+    ("between", f"{letter}{bits}", 256 // bits): _ia32(
+        f"maskload{precision}256((const f{bits}x{256 // bits} *)$p, $inside)", gcc=False
     )
-    for kind, precision in _PRECISIONS.items()
+    for bits, precision in ((32, "ps"), (64, "pd"))
+    for letter in "fiu"
 }
+_QUADS = "(long long __attribute__((vector_size(32))))$mask"
+_ANY = {("any", f"i{b}", 256 // b): _ia32(f"ptestz256({_QUADS}, {_QUADS}) == 0") for b in (32, 64)}
 _AVX2_TABLE = {**_registers(128), **_registers(256), **_HALVES}
 
 AVX512 = Target(
@@ -174,7 +177,7 @@ AVX2 = Target(
     flags=_AVX2_FLAGS,
     machines=_MACHINES,
     features=_AVX2_FEATURES,
-    table={**_AVX2_TABLE, **_BETWEEN, ("below", "u64", 4): _BELOW},
+    table={**_AVX2_TABLE, **_BETWEEN, **_ANY, ("below", "u64", 4): _BELOW},
 )
 
 __all__ = ["AVX2", "AVX512"]

@@ -103,6 +103,10 @@ def _masked_load(mask: str) -> Native:
     """A load of the lanes whose mask is set, among the active ones."""
 
     def native(target: Target, kind: str, lanes: int) -> tuple[str, Value] | None:
+        between = target.instruction("between", kind, lanes)
+        if between is not None and kind[1:] == mask[1:]:
+            others = f"(~on & ({mask}x{lanes})other)"
+            return f"(({mask}x{lanes}){between(p='p', inside='on')} | {others})", 1
         load = target.instruction("load", kind, lanes)
         bits = target.instruction("bits", mask, lanes)
         if load is None or bits is None:

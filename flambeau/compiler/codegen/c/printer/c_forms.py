@@ -13,9 +13,17 @@ from dataclasses import dataclass
 from flambeau.compiler.codegen.c.printer.c_index import index_difference
 from flambeau.compiler.codegen.c.printer.c_narrow import narrow_rows
 from flambeau.compiler.codegen.c.printer.c_reductions import combine, identity, order_identity
+from flambeau.compiler.codegen.c.printer.c_runs import find_edges
 from flambeau.compiler.codegen.c.printer.c_spelling import cost
 from flambeau.compiler.codegen.c.printer.c_types import MEMORY_KIND, Lanes, kind_bits, signed_kind
-from flambeau.compiler.codegen.c.printer.c_values import ON_K, ON_R, Scope, Values, c_expression
+from flambeau.compiler.codegen.c.printer.c_values import (
+    ON_K,
+    ON_R,
+    ON_RUNS,
+    Scope,
+    Values,
+    c_expression,
+)
 from flambeau.compiler.targets import Target
 from flambeau.ir import kernel as kernels
 from flambeau.ir import size as sizes
@@ -30,6 +38,7 @@ ARGUMENTS = (
     "char *scratch"
 )
 _UNROLLED_COST = 56  # cost of all copies of a loop body up to which a fast loop is worth printing
+_RUN_COST = 128  # likewise of one copy in runs without masks
 _WIDE = frozenset({"i64", "f64", "c64", "u64"})
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "neg", "cast"})
 
@@ -244,11 +253,11 @@ class FormPrinter:
         flat = self.kernel.form == "map" and not self.kernel.rows
         return f"begin * {MAP_CHUNK}" if flat else "0"
 
-    def is_small(self, roots: Sequence[Node], copies: int) -> bool:
+    def is_small(self, roots: Sequence[Node], copies: int, limit: int = _UNROLLED_COST) -> bool:
         """Whether a second copy of the loop body is worth its compile time."""
         levels = self.values.levels
         work = sum(cost(node) for node in topological(roots) if levels[node] & ON_R)
-        return work * copies <= _UNROLLED_COST
+        return work * copies <= limit
 
     def loop(self, statement: Pass) -> None:
         """One Pass."""
@@ -257,10 +266,15 @@ class FormPrinter:
         if statement.reductions:
             self._reducing_loop(statement)
             return
-        count = self.lanes.count
+        count, roots = self.lanes.count, kernels.statement_values(statement)
         outer, row = self.row.indent, self.row
         lines = [f"{outer}long long r = {self.first()};"]
-        if self.is_small(kernels.statement_values(statement), 2):
+        edges = {} if count == 1 or self.kernel.tiled else find_edges(roots)
+        if edges and not self.is_small(roots, 1, _RUN_COST):
+            edges = {}
+        if edges:
+            lines += self._runs(statement, edges)
+        elif self.is_small(roots, 2):
             scope = self.vector_scope(None)
             self._statement_body(statement, scope)
             lines.append(f"{outer}for (; r + {count} <= inner; r += {count}) {{")
@@ -268,13 +282,30 @@ class FormPrinter:
         scope = self.vector_scope("m")
         scope.add("const long long m = inner - r;")
         self._statement_body(statement, scope)
-        lines.append(f"{outer}for (; r < inner; r += {count}) {{")
-        lines += [*scope.lines, f"{outer}}}"]
+        if edges:
+            lines += [*scope.lines, f"{outer}  r += {count};", f"{outer}}}"]
+        else:
+            lines.append(f"{outer}for (; r < inner; r += {count}) {{")
+            lines += [*scope.lines, f"{outer}}}"]
         row.lines += [f"{outer}{{", *("  " + line for line in lines), f"{outer}}}"]
 
     def vector_scope(self, active: str | None) -> Scope:
         """A fresh innermost scope."""
         return Scope(self.lanes, ON_R | ON_K, self.row, self.row.indent + "  ", active=active)
+
+    def _runs(self, statement: Pass, edges: dict[Node, list[Size]]) -> list[str]:
+        """Whole vectors between the edges of comparisons; then the one that an edge falls into."""
+        outer, count = self.row.indent, self.lanes.count
+        run = Scope(self.values.scalars, ON_RUNS, self.row, outer + "  ")
+        scope = Scope(self.lanes, ON_R | ON_K | ON_RUNS, run, outer + "    ")
+        with self.values.runs(edges):
+            self._statement_body(statement, scope)
+        lines = [f"{outer}while (r < inner) {{", f"{outer}  long long edge = inner;"]
+        for edge in dict.fromkeys(edge for several in edges.values() for edge in several):
+            text = sizes.stringify(edge, "c")
+            lines.append(f"{outer}  if ({text} > r && {text} < edge) edge = {text};")
+        lines += [*run.lines, f"{outer}  for (; r + {count} <= edge; r += {count}) {{"]
+        return [*lines, *scope.lines, f"{outer}  }}", f"{outer}  if (r >= inner) break;"]
 
     def _declare_keeps(self, statement: Pass) -> None:
         for name, value in statement.keeps:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from flambeau.ir.kernel import CONST, INDEX
 from flambeau.ir.node import Node
-from flambeau.ir.size import Size, SizeExpr, free_symbols, sub
+from flambeau.ir.size import Size, SizeExpr, affine_in, free_symbols, sub
 from flambeau.ir.size_core import from_terms, terms_of
 from flambeau.ir.spelling import spelling_of
 
@@ -53,13 +53,11 @@ def _atom_step(atom: SizeExpr, count: int) -> int | None:
 
 
 def _is_r(a: Size, count: int) -> bool:
-    """Whether an expression is r plus a constant multiple of the lane count."""
-    terms = dict(terms_of(a))
-    constant = terms.pop((), 0)
-    if constant % count or len(terms) != 1:
+    """Whether an expression is r plus a multiple of the lane count."""
+    split = affine_in(a, ("r",))
+    if split is None or split[0].get("r") != 1:
         return False
-    ((monomial, number),) = terms.items()
-    return number == 1 and len(monomial) == 1 and monomial[0].name == "r"
+    return all(number % count == 0 for number in terms_of(split[1]).values())
 
 
 def index_difference(node: Node, count: int) -> tuple[Size, int] | None:

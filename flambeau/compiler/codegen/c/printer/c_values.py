@@ -8,10 +8,12 @@ out names; a scalar used by vectors is broadcast in its home, outside of the loo
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from flambeau.compiler.codegen.c.printer.c_index import NEAR, index_difference, lane_step
+from flambeau.compiler.codegen.c.printer.c_runs import sources
 from flambeau.compiler.codegen.c.printer.c_spelling import Speller
 from flambeau.compiler.codegen.c.printer.c_types import MEMORY_KIND, Lanes, round_bfloat16
 from flambeau.ir import size as sizes
@@ -33,7 +35,8 @@ from flambeau.ir.node import Node, topological
 from flambeau.ir.size import Size
 from flambeau.ir.spelling import spelling_of
 
-ON_R, ON_K = 1, 2  # what a value varies along
+# What a value varies along: r, k, or the runs of vectors in which comparisons do not change.
+ON_R, ON_K, ON_RUNS = 1, 2, 4
 
 
 def c_expression(expression: Size) -> str:
@@ -48,7 +51,7 @@ class Scope:
 
     Attributes:
         lanes: lane count of the values that live here.
-        level: what values here may vary along (ON_R | ON_K).
+        level: what values here may vary along (ON_R | ON_K | ON_RUNS).
         parent: the scope around it.
         indent: of its lines.
         lines: definitions so far.
@@ -91,6 +94,7 @@ class Values:
         self.kept: dict[str, str] = {}  # kept name -> pointer
         self.hoisted: dict[Node, str] = {}  # value of form "column" -> C array over r
         self.hidden: set[Node] = set()  # constants whose values C's compiler may not know
+        self.uniform: frozenset[Node] = frozenset()  # comparisons that are scalars of a run
         self.set_levels(kernel.roots())
         self._hide_constants(kernel.roots())
 
@@ -111,7 +115,17 @@ class Values:
                 level |= (ON_R if "r" in free else 0) | (ON_K if "k" in free else 0)
             for operand in node.inputs:
                 level |= self.levels[operand]
+            if node in self.uniform:
+                level = level & ~ON_R | ON_RUNS
             self.levels[node] = level
+
+    @contextmanager
+    def runs(self, uniform: Iterable[Node]) -> Iterator[None]:
+        """In its block, these comparisons are the same in all lanes, and in a run of vectors."""
+        levels, self.levels, self.uniform = self.levels, {}, frozenset(uniform)
+        self.set_levels(self.kernel.roots())
+        yield
+        self.levels, self.uniform = levels, frozenset()
 
     def _hide_constants(self, roots: Iterable[Node]) -> None:
         """Finds the constants that meet only constants: 0 / 0 of a mean without elements. C's
@@ -138,8 +152,32 @@ class Values:
                 home.names[node] = self._define(node, home)
                 continue
             stack.append((node, True))
-            if node not in self.hoisted and self.comparison(node) is None:
-                stack.extend((operand, False) for operand in reversed(node.inputs))
+            stack.extend((operand, False) for operand in reversed(self._operands(node)))
+
+    def _operands(self, node: Node) -> Sequence[Node]:
+        """The values that the definition of a value takes the names of."""
+        if node in self.hoisted or node in self.uniform or self.comparison(node) is not None:
+            return ()
+        choice = self.choice(node)
+        return node.inputs if choice is None else choice[0]
+
+    def choice(self, node: Node) -> tuple[list[Node], list[Node]] | None:
+        """Conditions and loads of a value that is one of several loads, chosen for whole vectors
+        at a time: a choice of pointers."""
+        if node.op != "where" or self.kernel.tiled or not self.levels[node] & ON_R:
+            return None
+        tree = sources(node)
+        if tree is None:
+            return None
+        loads = [value for value in tree if LOAD.matches(value)]
+        conditions = [value.inputs[0] for value in tree if not LOAD.matches(value)]
+        if any(self.levels[condition] & ON_R for condition in conditions):
+            return None
+        dtypes = {self.kernel.parameters[load.attribute("parameter")][0] for load in loads}
+        splits = [sizes.affine_in(load.attribute("index"), ("r",)) for load in loads]
+        factors = {None if split is None else split[0].get("r", 0) for split in splits}
+        alike = len(dtypes) == len(factors) == 1 and factors.isdisjoint((None, 0))
+        return (conditions, loads) if alike else None
 
     def name(self, node: Node, scope: Scope) -> str:
         """C name of an emitted value, broadcast if it is a scalar and the scope has vectors."""
@@ -178,9 +216,14 @@ class Values:
         leaf = _LEAVES.get(node.op)
         if leaf is not None:
             return leaf(self, node, home)
+        if node in self.uniform:
+            return self._compare_in_run(node)
         compared = self.comparison(node)
         if compared is not None:
             return self._compare_indices(node.op, *compared, home)
+        choice = self.choice(node)
+        if choice is not None:
+            return self._chosen(node, *choice, home)
         speller = self.spellers[home.lanes.count]
         return speller.spell(node, [self.name(operand, home) for operand in node.inputs])
 
@@ -197,6 +240,12 @@ class Values:
         if self.kernel.tiled or self.lanes.count == 1 or not self.levels[node] & ON_R:
             return None
         return index_difference(node, self.lanes.count)
+
+    def _compare_in_run(self, node: Node) -> str:
+        """A comparison at the first r of a run."""
+        compared = index_difference(node, 1)
+        assert compared is not None
+        return f"-(({sizes.stringify(compared[0], 'c')}) {_C_OPERATORS[node.op]} 0)"
 
     def _compare_indices(self, op: str, difference: Size, step: int, home: Scope) -> str:
         """A comparison with zero: what is far from it may as well be nearer."""
@@ -283,39 +332,40 @@ class Values:
     def _load(self, node: Node, home: Scope) -> str:
         parameter = node.attribute("parameter")
         dtype = self.kernel.parameters[parameter][0]
-        kind = MEMORY_KIND[dtype]
         count = home.lanes.count
         expression, indices = node.attribute("index"), self._indices(node)
         speller = self.spellers[count]
-        masked = bool(node.attribute("masked"))
         if count == 1:
             memory = self._scalar_load(node, parameter, expression, indices, home)
-            return self._choose(node, speller.decode(memory, dtype), masked, home)
-        active = home.active or str(count)
+            return self._guarded(node, speller.decode(memory, dtype), home)
         ordered = self._in_order(parameter, expression, indices, home)
         if ordered is None:
-            index = self._index_vector(expression, indices, home)
             base = self.base(parameter, 0, home, True)
-            arguments = f"{base}, {index}"
-            memory = f"fb_takem_{kind}x{count}({arguments}, {active})"
-            if masked:
-                memory = self._masked(
-                    f"takeif@_{kind}x{count}({arguments}, #, {active})", node, home
-                )
-            return speller.decode(memory, dtype)
-        pointer, factor = ordered
-        if masked:
-            text = f"loadif@_{kind}x{count}({pointer}, {c_expression(factor)}, #, {active})"
-            return speller.decode(self._masked(text, node, home), dtype)
-        if factor == 1:
-            memory = f"*(const {kind}x{count} *)({pointer})"
-            if home.active:
-                memory = f"fb_loadm_{kind}x{count}({pointer}, {active})"
-        elif home.active:
-            memory = f"fb_gatherm_{kind}x{count}({pointer}, {c_expression(factor)}, {active})"
+            arguments = f"{base}, {self._index_vector(expression, indices, home)}"
+            masked, text = "takeif", f"fb_takem_#({arguments}, {home.active or count})"
         else:
-            memory = f"fb_gather_{kind}x{count}({pointer}, {c_expression(factor)})"
+            arguments = f"{ordered[0]}, {c_expression(ordered[1])}"
+            masked, text = "loadif", self._vector_load(*ordered, home)
+        if not node.attribute("masked"):
+            memory = text.replace("#", f"{MEMORY_KIND[dtype]}x{count}")
+        else:
+            memory = self._masked(node, masked, arguments, text, home)
         return speller.decode(memory, dtype)
+
+    def _vector_load(self, pointer: str, factor: Size, home: Scope) -> str:
+        """A vector from memory; # stands for its type."""
+        if factor == 1:
+            return (
+                f"fb_loadm_#({pointer}, {home.active})"
+                if home.active
+                else f"*(const # *)({pointer})"
+            )
+        arguments = f"{pointer}, {c_expression(factor)}"
+        return (
+            f"fb_gatherm_#({arguments}, {home.active})"
+            if home.active
+            else f"fb_gather_#({arguments})"
+        )
 
     def _in_order(
         self, parameter: int, expression: Size, indices: list[Node], home: Scope, load: bool = True
@@ -344,26 +394,62 @@ class Values:
         base = self.base(parameter, 0, home, True)
         return f"{base}[{self._scalar_index(expression, indices, home)}]"
 
-    def _choose(self, node: Node, loaded: str, masked: bool, home: Scope) -> str:
+    def _guarded(self, node: Node, loaded: str, home: Scope) -> str:
         """A scalar load, guarded by its mask: C's conditional does not read the other side."""
-        if not masked:
+        if not node.attribute("masked"):
             return loaded
         other = self.constant(node.attribute("other"), node.dtype)
         return f"{self.name(node.inputs[-1], home)} ? {loaded} : {other}"
 
-    def _masked(self, template: str, node: Node, home: Scope) -> str:
-        """Call of a masked helper: @ becomes the mask's width, # the mask and the other value."""
-        mask = self.name(node.inputs[-1], home)
-        lanes = home.lanes
-        kind = MEMORY_KIND[node.dtype]
+    def _masked(self, node: Node, stem: str, arguments: str, load: str, home: Scope) -> str:
+        """A load of the lanes of a mask, by a helper; of all lanes or none if it is a scalar."""
+        lanes, mask = home.lanes, node.inputs[-1]
+        vector = f"{MEMORY_KIND[node.dtype]}x{lanes.count}"
         encoded = self.constant(node.attribute("other"), node.dtype)
         scalar = self.spellers[1].encode(
             f"(({self.scalars.type(node.dtype)}){encoded})", node.dtype
         )
-        other = f"fb_splat_{kind}x{lanes.count}({scalar})"
-        if kind == "u128":
-            other = f"(u128x{lanes.count}){{0}}"
-        return "fb_" + template.replace("@", str(lanes.mask_bits)).replace("#", f"{mask}, {other}")
+        other = f"fb_splat_{vector}({scalar})"
+        if vector.startswith("u128"):
+            other = f"({vector}){{0}}"
+        place = home.home(self.levels[mask])
+        if place.lanes.count == 1:
+            name = self.new_name()
+            home.add(f"{vector} {name} = {other};")
+            home.add(f"if ({place.names[mask]}) {name} = {load.replace('#', vector)};")
+            return name
+        active = home.active or lanes.count
+        masked = f"{arguments}, {self.name(mask, home)}, {other}, {active}"
+        return f"fb_{stem}{lanes.mask_bits}_{vector}({masked})"
+
+    def _chosen(self, node: Node, conditions: list[Node], loads: list[Node], home: Scope) -> str:
+        """One of several loads: from a pointer that is chosen where the conditions are computed."""
+        level, bases = 0, dict[Node, str]()
+        for condition in conditions:
+            level |= self.levels[condition]
+        for load in loads:
+            split = sizes.affine_in(load.attribute("index"), ("r",))
+            assert split is not None
+            level |= ON_K if "k" in sizes.free_symbols(split[1]) else 0
+            bases[load] = self.base(load.attribute("parameter"), split[1], home, True)
+            factor = split[0]["r"]
+
+        def text(value: Node) -> str:
+            if value in bases:
+                return bases[value]
+            condition, first, second = value.inputs
+            chooses = place.home(self.levels[condition]).names[condition]
+            return f"{chooses} ? {text(first)} : ({text(second)})"
+
+        place, key = home.home(level), ("chosen", node)
+        dtype = self.kernel.parameters[loads[0].attribute("parameter")][0]
+        kind = MEMORY_KIND[dtype]
+        if key not in place.names:
+            place.names[key] = name = self.new_name("b")
+            place.add(f"const {kind}x1 *{name} = {text(node)};")
+        memory = self._vector_load(self.address(place.names[key], factor), factor, home)
+        count = home.lanes.count
+        return self.spellers[count].decode(memory.replace("#", f"{kind}x{count}"), dtype)
 
     # --------------------------------------------------------------------------- indices
 
@@ -483,6 +569,8 @@ def _complex_constant(value: complex, dtype: str) -> str:
     low, high = struct.unpack("<QQ", struct.pack("<dd", value.real, value.imag))
     return f"((u128x1)0x{high:x}ull << 64 | 0x{low:x}ull)"
 
+
+_C_OPERATORS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
 # Values that only kernels have; all others are spelled from their operands.
 _LEAVES: dict[str, Callable[[Values, Node, Scope], str]] = {
