@@ -207,7 +207,7 @@ def _with_saved(
     """The forward Graph with the values to save as further results, and where backward finds what
     it reads."""
     with importing:
-        from flambeau.derivation.partition import choose_saved, split
+        from flambeau.derivation.partition import choose_saved, split, stored_operands
 
     overwritten = {o.target for o in forward.outputs if o.target is not None}
     free: dict[Node, Source] = {}
@@ -217,7 +217,8 @@ def _with_saved(
     for k, output in enumerate(forward.outputs):
         if output.target is None:
             free.setdefault(output.node, Source("output", k))
-    saved = choose_saved(split(grads, seeds), free, budget)
+    stored = stored_operands(forward.nodes())
+    saved = choose_saved(split(grads, seeds), free, budget, stored)
     visible = len(forward.outputs)
     outputs = tuple(GraphOutput(x, prims.contiguous_strides(x.shape)) for x in saved)
     sources = free | {x: Source("output", visible + k) for k, x in enumerate(saved)}

@@ -4,15 +4,16 @@ Backward may recompute cheap values (pointwise, shape, reads) from values that c
 visible outputs, run-time numbers, constants. A value that must not be computed twice (random draws)
 or is expensive (reductions, scans, routines, writes) is saved, itself or through a value computed
 from it. The saved values are a min-cut, by bytes, between those and the values that the backward
-part reads; of equal ones the one nearest to the backward part. With a budget of memory expensive
-values are computed again, too (`memory_budget.py`).
+part reads; of equal ones the one nearest to the backward part, but no permutation. An operand of a product or another
+routine is in memory anyway: where it takes more than a few operations, backward reads it there.
+With a budget of memory expensive values are computed again, too (`memory_budget.py`).
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
 
 from flambeau.derivation.memory_budget import Budget, Forward, choose_within
@@ -24,6 +25,7 @@ from flambeau.prims.record import record_of
 RECOMPUTABLE = frozenset({"create", "pointwise", "shape", "index", "annotation"})
 TENSOR_OVERHEAD = 64  # bytes: one more saved tensor is worth avoiding among equals
 INFINITE = 1 << 62
+READ_COST = 8  # operations (`Primitive.cost`) beyond which reading an element takes less time
 T = TypeVar("T")
 
 
@@ -47,8 +49,24 @@ def repeatable(node: Node) -> bool:
     return record_of(node).kind not in ("none", "random")
 
 
+def stored_operands(nodes: Iterable[Node]) -> set[Node]:
+    """Return what routines among the nodes read from memory."""
+    routines = (node for node in nodes if record_of(node).routine is not None)
+    return {_computed(x) for node in routines for x in node.inputs}
+
+
+def _computed(value: Node) -> Node:
+    """The value of which another one is a reshape or a permutation."""
+    while value.op in ("reshape", "permute"):
+        [value] = value.inputs
+    return value
+
+
 def choose_saved(
-    frontier: Sequence[Node], free: Iterable[Node], budget: Budget | None = None
+    frontier: Sequence[Node],
+    free: Iterable[Node],
+    budget: Budget | None = None,
+    stored: Collection[Node] = (),
 ) -> list[Node]:
     """Return the values to save, in topological order.
 
@@ -57,14 +75,17 @@ def choose_saved(
         free: inputs and visible outputs that backward has anyway. They are not returned, and what
             they depend on is not looked at.
         budget: of the bytes to save; None: as many as save time.
+        stored: values that forward writes to memory in any case.
     """
     free = set(free)
+    frontier = list(dict.fromkeys(map(_computed, frontier)))
+    read = {node for node in frontier if node in stored and _cost(node) > READ_COST}
 
     def cut(again: Callable[[Node], bool]) -> list[Node]:
         return _cut(frontier, free, again)
 
     if budget is None or budget.full:
-        return cut(recomputable)
+        return cut(lambda node: recomputable(node) and node not in read)
 
     def operands(node: Node) -> list[Node]:
         return [x for x in node.inputs if x not in free and not always_there(x)]
@@ -72,6 +93,18 @@ def choose_saved(
     size, runtime = _bytes_of, runtime_of(budget)
     forward = Forward(cut, recomputable, repeatable, operands, size, runtime)
     return choose_within(forward, budget)
+
+
+def _cost(value: Node) -> int:
+    """The operations of an element's recomputation from what is saved, as far as they matter."""
+    cost, seen, stack = 0, {value}, [value]
+    while stack and cost <= READ_COST:
+        node = stack.pop()
+        if recomputable(node):
+            cost += record_of(node).cost if record_of(node).kind == "pointwise" else 0
+            stack.extend(x for x in node.inputs if x not in seen)
+            seen.update(node.inputs)
+    return cost
 
 
 def _cut(frontier: Sequence[Node], free: set[Node], again: Callable[[Node], bool]) -> list[Node]:

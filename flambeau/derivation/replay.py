@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flambeau import prims
-from flambeau.ir.environment import next_sequence, same_shape
+from flambeau.ir.environment import current_environment, next_sequence, same_shape
 from flambeau.ir.node import Attributes, Graph, Node, attributes, node
 from flambeau.ir.size import Size, SizeExpr, free_symbols, substitute
 from flambeau.prims.common import is_constant, show
@@ -46,6 +46,7 @@ def replay(
     """
     sizes = _Sizes(bind_symbols(graph, tensor_nodes, symbol_values))
     tensor_nodes = _fitted_operands(graph, tensor_nodes, sizes)
+    sizes = sizes.by_equalities()
     order = graph.notes.get("order")
     if order is None:
         order = graph.notes["order"] = graph.nodes()
@@ -78,22 +79,43 @@ def bind_symbols(
 
 
 class _Sizes:
-    """Substitution of symbols, remembered."""
+    """Substitution of symbols, remembered.
 
-    def __init__(self, values: dict[str, Size]) -> None:
+    Attributes:
+        values: by symbol.
+        environment: whose equalities are applied, too; None where symbols say them all.
+    """
+
+    def __init__(self, values: dict[str, Size], environment: Any = None) -> None:
         self.values = {
             name: value
             for name, value in values.items()
             if not (isinstance(value, SizeExpr) and value.name == name)
         }
+        self.environment = environment
         self.memo: dict[SizeExpr, Size] = {}
+
+    def by_equalities(self) -> _Sizes:
+        """The same with computed sizes that operands were found to have as their symbols."""
+        environment = current_environment()
+        computed = environment is not None and environment.computed_equalities
+        return _Sizes(self.values, environment) if computed else self
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Differs where equalities may."""
+        environment = self.environment
+        return () if environment is None else (environment, environment.equalities)
 
     def size(self, value: Size) -> Size:
         if isinstance(value, int):
             return value
         replaced = self.memo.get(value)
         if replaced is None:
-            replaced = self.memo[value] = substitute(value, self.values)
+            replaced = substitute(value, self.values)
+            if self.environment is not None:
+                replaced = self.environment.resolve(replaced)
+            self.memo[value] = replaced
         return replaced
 
     def tuple(self, values: Sequence[Size]) -> tuple[Size, ...]:
@@ -118,8 +140,8 @@ def _forms(graph: Graph, order: Sequence[Node], sizes: _Sizes) -> list[Form]:
     names = graph.notes.get("sizes")
     if names is None:
         names = graph.notes["sizes"] = _names_in(order)
-    stored: dict[tuple[Size | None, ...], list[Form]] = graph.notes.setdefault("forms", {})
-    key = tuple([sizes.values.get(name) for name in names])
+    stored: dict[tuple[Any, ...], list[Form]] = graph.notes.setdefault("forms", {})
+    key = (*[sizes.values.get(name) for name in names], *sizes.key)
     forms = stored.get(key)
     if forms is None:
         forms = [(sizes.attributes(x.attributes), sizes.tuple(x.shape)) for x in order]

@@ -493,6 +493,11 @@ class ShapeEnvironment:
         """How many sizes are replaced by others."""
         return len(self._replacements)
 
+    @property
+    def computed_equalities(self) -> int:
+        """How many of these are computed: `s0//4`, say."""
+        return sum(atom.kind != "symbol" for atom in self._replacements)
+
     def create_symbol(
         self, hint: int, name: str, *, specialise: bool = False, minimum: int = 0
     ) -> Size:
