@@ -6,7 +6,8 @@ or is expensive (reductions, scans, routines, writes) is saved, itself or throug
 from it. The saved values are a min-cut, by bytes, between those and the values that the backward
 part reads; of equal ones the one nearest to the backward part, but no permutation. An operand of a
 product or another routine is in memory anyway: where it takes more than a few operations, backward
-reads it there. With a budget of memory expensive values are computed again, too (`memory_budget.py`).
+reads it there. With a budget of memory expensive values are computed again, too
+(`memory_budget.py`).
 """
 
 from __future__ import annotations
