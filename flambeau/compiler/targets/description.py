@@ -14,6 +14,7 @@ look for, by kind of element and number of lanes:
     load p other bits    lanes whose bits are set, `other` in the rest, which are not read
     store p v bits       lanes whose bits are set
     between p inside     lanes whose mask `inside` is set, zero in the rest, which are not read
+    widen a              float32 as float64
     from_half, to_half a float16 to float32 and back
     dot_pairs a b c      statement: adds the products of pairs of bfloat16 to c, the odd one first
     dot_quads a b c      statement: adds the products of fours of bytes, b unsigned, a signed, to c

@@ -143,16 +143,28 @@ _BELOW = _ia32(
     "((long long __attribute__((vector_size(32))))$a < $limit))",
     gcc=False,
 )
+_SUFFIXES = {128: "", 256: "256"}  # of builtins, by the bits of a register
 _BETWEEN = {
-    ("between", f"{letter}{bits}", 256 // bits): _ia32(
-        f"maskload{precision}256((const f{bits}x{256 // bits} *)$p, $inside)", gcc=False
+    ("between", f"{letter}{bits}", size // bits): _ia32(
+        f"maskload{precision}{suffix}((const f{bits}x{size // bits} *)$p, $inside)", gcc=False
     )
     for bits, precision in ((32, "ps"), (64, "pd"))
+    for size, suffix in _SUFFIXES.items()
     for letter in "fiu"
+    if size // bits >= 4
 }
-_QUADS = "(long long __attribute__((vector_size(32))))$mask"
-_ANY = {("any", f"i{b}", 256 // b): _ia32(f"ptestz256({_QUADS}, {_QUADS}) == 0") for b in (32, 64)}
+_TESTED = "(long long __attribute__((vector_size({}))))$mask"
+_ANY = {
+    ("any", f"i{bits}", size // bits): _ia32(
+        f"ptestz{size}({_TESTED.format(size // 8)}, {_TESTED.format(size // 8)}) == 0"
+    )
+    for bits in (32, 64)
+    for size in _SUFFIXES
+    if size // bits >= 4
+}
 _AVX2_TABLE = {**_registers(128), **_registers(256), **_HALVES}
+
+_WIDEN = {("widen", "f64", 4): _ia32("cvtps2pd256($a)")}
 
 AVX512 = Target(
     "avx512",
@@ -177,7 +189,7 @@ AVX2 = Target(
     flags=_AVX2_FLAGS,
     machines=_MACHINES,
     features=_AVX2_FEATURES,
-    table={**_AVX2_TABLE, **_BETWEEN, **_ANY, ("below", "u64", 4): _BELOW},
+    table={**_AVX2_TABLE, **_BETWEEN, **_ANY, **_WIDEN, ("below", "u64", 4): _BELOW},
 )
 
 __all__ = ["AVX2", "AVX512"]

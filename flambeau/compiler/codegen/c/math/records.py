@@ -122,6 +122,7 @@ def _masked_load(mask: str) -> Native:
 
 _define("lt le gt ge eq ne", "vectors", ("",))
 _define("as to splat", "vectors", NUMBERS)
+_define("widen", "vectors", ("f64",), one=False, native=_instruction("widen", a="a"))
 _define("select", "vectors", NUMBERS, native=_instruction("select", mask="mask", a="a", b="b"))
 _define("blend", "vectors", NUMBERS)
 _define("horner abs copysign one_nan", "vectors", FLOATS)

@@ -52,7 +52,7 @@ def choose_lanes(kernel: Kernel, values_vary: Sequence[Node], target: Target) ->
     dtypes = {node.dtype for node in values_vary}
     wide = dtypes & _WIDE and not _splits(kernel, values_vary)
     largest = 16 if "c128" in dtypes else 8 if wide else 4
-    mask_bits = 64 if largest >= 8 else 32
+    mask_bits = 64 if largest >= 8 and _masks_are_wide(values_vary) else 32
     if kernel.form in ("column", "scan") and kernel.inner == 1:
         return Lanes(1, mask_bits)
     return Lanes(target.lanes(largest), mask_bits)
@@ -68,6 +68,20 @@ def _splits(kernel: Kernel, values_vary: Sequence[Node]) -> bool:
         and all(node.op in _ARITHMETIC for node in wide | ends)
         and wide.isdisjoint(kernel.roots())
     )
+
+
+def _masks_are_wide(values: Sequence[Node]) -> bool:
+    """Whether what masks come from and select has 64 bits or more, mostly."""
+    wide = 0
+    for value in values:
+        dtype = value.dtype
+        if dtype == "bool" and value.inputs and index_difference(value, 1) is None:
+            dtype = value.inputs[0].dtype
+        elif value.op != "where" and not value.attribute("masked"):
+            continue
+        if dtype != "bool":
+            wide += 1 if dtype in _WIDE or dtype == "c128" else -1
+    return wide >= 0
 
 
 def varying(kernel: Kernel) -> list[Node]:
@@ -352,6 +366,10 @@ class FormPrinter:
             lines += [outer + line for line in accumulator.start()]
         if self.is_small(kernels.statement_values(statement), vectors + 1):
             lines += self._fast_block(statement, accumulators, edge)
+        elif self.is_small(kernels.statement_values(statement), 2) and not any(
+            accumulator.is_arg for accumulator in accumulators
+        ):
+            lines += self._whole_vectors(statement, accumulators, start, edge)
         scope = self.vector_scope("m")
         scope.add(f"const long long r = q, m = {edge} - q;")
         scope.add(f"const int u = (int)((q - {start}) / {count}) & {vectors - 1};")
@@ -405,6 +423,20 @@ class FormPrinter:
             f"{outer}  ++blocks;",
             f"{outer}}}",
         ]
+
+    def _whole_vectors(
+        self, statement: Pass, accumulators: list[Accumulator], start: str, edge: str
+    ) -> list[str]:
+        """The loop over whole vectors, of a body too large for copies; accumulators are arrays."""
+        outer, count = self.row.indent, self.lanes.count
+        scope = self.vector_scope(None)
+        scope.add("const long long r = q;")
+        scope.add(f"const int u = (int)((q - {start}) / {count}) & {self.vectors - 1};")
+        self._statement_body(statement, scope)
+        for accumulator in accumulators:
+            accumulator.step(scope, "u")
+        head = f"{outer}for (; q + {count} <= {edge}; q += {count}) {{"
+        return [head, *scope.lines, f"{outer}}}"]
 
     def _fast_block(self, statement: Pass, accumulators: list[Accumulator], edge: str) -> list[str]:
         """The loop over whole groups of 32 elements; accumulators live in registers."""
@@ -498,7 +530,7 @@ class Accumulator:
         return f"(({self.position}){{{steps}}} + {scalar})"
 
     def step(self, scope: Scope, u: str) -> None:
-        """One vector of which `m` lanes count."""
+        """One vector, of which `m` lanes count where the scope says so."""
         count = self.form.lanes.count
         name = self.form.values.new_name("y")
         value = self.entering(scope)
@@ -508,7 +540,8 @@ class Accumulator:
         scope.add(f"{self.vector} {name} = {value};")
         replaced = f"fb_splat_{self.vector}({self.identity})"
         masked = f"fb_select_{self.vector}(fb_tail_{self.vector}(m), {name}, {replaced})"
-        scope.add(f"if (__builtin_expect(m < {count}, 0)) {name} = {masked};")
+        if scope.active:
+            scope.add(f"if (__builtin_expect(m < {count}, 0)) {name} = {masked};")
         target = f"{self.array}[{u}]"
         scope.add(f"{target} = {combine(self.operation, self.kind, count, target, name)};")
 

@@ -150,6 +150,8 @@ class Speller:
         instruction, and to wider ones one by one: these are reached in steps.
         """
         count, bits, steps = self.lanes.count, kind_bits(kind), [goal]
+        if count > 1 and (kind, goal) == ("f32", "f64"):
+            return f"fb_widen_f64x{count}({value})"
         if count > 1 and kind[0] != "f":
             if goal[0] == "f" and bits < 32:
                 steps = ["i32", goal]
