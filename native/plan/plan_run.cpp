@@ -28,6 +28,7 @@ constexpr int64_t kMostWork = int64_t{1} << 50;  // sums of estimates stay far f
 constexpr int64_t kPieceWork = 5000;             // ns: smallest piece worth handing to a worker
 constexpr int kInlineBuffers = 24;
 constexpr int kInlineScalars = 8;
+constexpr int kInlinePackings = 4;
 constexpr int64_t kStackArena = 2048;  // bytes of temporaries that live on the stack
 constexpr const char* kNoMemory = "out of memory";
 
@@ -125,7 +126,7 @@ bool is_simple(const Instance* instance) {
   const std::vector<BufferSpec>& buffers = instance->code->buffers;
   const int64_t arena_limit = kRedZone > 0 ? 0 : kStackArena;  // the stack has no red zones
   if (instance->total_work >= kParallelWork || instance->arena_bytes > arena_limit) return false;
-  if (!instance->packings.empty()) return false;
+  if (instance->packings.size() > kInlinePackings) return false;
   if (buffers.size() > kInlineBuffers) return false;
   for (const BufferSpec& b : buffers) {
     if (b.kind == BufferSpec::Generator || b.kind == BufferSpec::Error) return false;
@@ -586,30 +587,6 @@ bool check_errors(const Instance* instance, char* const* bases) {
   return true;
 }
 
-// Bytes that a tensor's elements take; those that repeat (an expanded dimension) once.
-int64_t distinct_bytes(const Tensor* t) {
-  int64_t count = t->numel > 0 ? item_size(t->dtype) : 0;
-  for (int d = 0; d < t->ndim && count > 0; ++d) {
-    if (t->strides()[d] != 0) count *= t->sizes()[d];
-  }
-  return count;
-}
-
-std::vector<int64_t> bytes_of_buffers(const Instance* instance, const Call& call,
-                                      PyObject* const* outputs) {
-  std::vector<int64_t> bytes;
-  for (const BufferSpec& b : instance->code->buffers) {
-    int64_t size = 0;
-    if (b.kind == BufferSpec::Input) size = distinct_bytes(call.tensors[b.index]);
-    if (b.kind == BufferSpec::Output && outputs[b.index]) {
-      size = distinct_bytes(reinterpret_cast<const Tensor*>(outputs[b.index]));
-    }
-    if (b.kind == BufferSpec::Temporary) size = instance->registers[b.nbytes];
-    bytes.push_back(size);
-  }
-  return bytes;
-}
-
 bool execute(Instance* instance, const Call& call, PyObject* const* outputs) {
   const Plan* plan = instance->plan;
   const PlanCode* code = instance->code;
@@ -621,7 +598,7 @@ bool execute(Instance* instance, const Call& call, PyObject* const* outputs) {
   size_t error_count = 0;
   for (const BufferSpec& b : code->buffers) error_count += b.kind == BufferSpec::Error;
   SmallArray<char*, kInlineBuffers> bases(code->buffers.size());
-  SmallArray<PackedUse, 4> packed(instance->packings.size());
+  SmallArray<PackedUse, kInlinePackings> packed(instance->packings.size());
   alignas(kAlignment) int64_t few_errors[2 * kErrorWords];
   std::vector<int64_t> many_errors;
   if (error_count > 2) many_errors.resize(error_count * kErrorWords);
@@ -678,7 +655,11 @@ bool run_simple(const Instance* instance, const Call& call, PyObject* const* out
   char *bases[kInlineBuffers], *pointers[kInlineBuffers];
   Scalar scalars[kInlineScalars];
   if (!locate_buffers(instance, call, outputs, arena, nullptr, bases)) return false;
+  const size_t packings = instance->packings.size();
+  PackedUse packed[kInlinePackings];
+  if (packings) packed_bind(instance, call, bases, packed);
   for (const ReadyLaunch& ready : instance->ready) {
+    if (ready.packing >= 0 && packed[ready.packing].filled) continue;
     const Launch& launch = *ready.launch;
     const int32_t* buffers = launch.buffers.data();
     const size_t count = launch.buffers.size();
@@ -693,6 +674,7 @@ bool run_simple(const Instance* instance, const Call& call, PyObject* const* out
     if (ready.scratch > 0) {
       scratch = static_cast<char*>(worker_scratch(0, ready.scratch));
       if (!scratch) {
+        packed_finish(packed, packings, false);
         PyErr_NoMemory();
         return false;
       }
@@ -701,6 +683,7 @@ bool run_simple(const Instance* instance, const Call& call, PyObject* const* out
   }
   note_inputs(instance, call);
   note_new(instance->plan, outputs);
+  if (packings) packed_finish(packed, packings, true);
   return true;
 }
 

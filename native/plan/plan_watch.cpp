@@ -30,6 +30,15 @@ void assign_watcher(PyObject* callable) {
   set_watching(watchers > 0);
 }
 
+// Bytes that a tensor's elements take; those that repeat (an expanded dimension) once.
+int64_t distinct_bytes(const Tensor* t) {
+  int64_t count = t->numel > 0 ? item_size(t->dtype) : 0;
+  for (int d = 0; d < t->ndim && count > 0; ++d) {
+    if (t->strides()[d] != 0) count *= t->sizes()[d];
+  }
+  return count;
+}
+
 // One launch while it runs. The watcher is away while it is called; `watcher` holds it meanwhile.
 class Watch {
  public:
@@ -165,6 +174,21 @@ PyMethodDef methods[] = {
 };
 
 }  // namespace
+
+std::vector<int64_t> bytes_of_buffers(const Instance* instance, const Call& call,
+                                      PyObject* const* outputs) {
+  std::vector<int64_t> bytes;
+  for (const BufferSpec& b : instance->code->buffers) {
+    int64_t size = 0;
+    if (b.kind == BufferSpec::Input) size = distinct_bytes(call.tensors[b.index]);
+    if (b.kind == BufferSpec::Output && outputs[b.index]) {
+      size = distinct_bytes(reinterpret_cast<const Tensor*>(outputs[b.index]));
+    }
+    if (b.kind == BufferSpec::Temporary) size = instance->registers[b.nbytes];
+    bytes.push_back(size);
+  }
+  return bytes;
+}
 
 void watch_call(const Call& call, PyObject* const* outputs) {
   if (launch_watcher) operands = {&call, outputs};

@@ -1,6 +1,8 @@
 // Launches that are watched: `compiler.step` (flambeau/compiler/stepping.py) sees each instruction
 // of block programs, and the operands of all other launches.
 #pragma once
+#include <vector>
+
 #include "core.h"
 
 namespace fb {
@@ -10,6 +12,10 @@ extern constinit FB_THREAD_LOCAL PyObject* launch_watcher;
 
 // Notes where the operands and results of the present call are.
 void watch_call(const Call& call, PyObject* const* outputs);
+
+// Bytes of every buffer of a call, for profiles.
+std::vector<int64_t> bytes_of_buffers(const Instance* instance, const Call& call,
+                                      PyObject* const* outputs);
 
 // A launch with its operands.
 struct WatchedLaunch {

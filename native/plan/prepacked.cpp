@@ -28,6 +28,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <mutex>
+#include <utility>
 
 #include "plan/constants.h"
 #include "runtime/fork.h"
@@ -171,15 +172,18 @@ bool same_key(const PackedEntry* entry, const int64_t* key, int32_t words) {
          std::memcmp(entry->key, key, static_cast<size_t>(words) * sizeof(int64_t)) == 0;
 }
 
-// The entry of a key: one that is there, or a new one in front, in place of the last if there are
-// many. Null without memory.
-PackedEntry* entry_of(Storage* storage, const int64_t* key, int32_t words) {
+// The entry of a key, or null.
+PackedEntry* entry_of(const Storage* storage, const int64_t* key, int32_t words) {
+  PackedEntry* entry = storage->packed;
+  while (entry && !same_key(entry, key, words)) entry = entry->next;
+  return entry;
+}
+
+// A new entry in front, in place of the last if there are many. Null without memory.
+PackedEntry* entry_new(Storage* storage, const int64_t* key, int32_t words) {
   int count = 0;
   PackedEntry** last = nullptr;
-  for (PackedEntry** link = &storage->packed; *link; link = &(*link)->next, ++count) {
-    if (same_key(*link, key, words)) return *link;
-    last = link;
-  }
+  for (PackedEntry** link = &storage->packed; *link; link = &(*link)->next, ++count) last = link;
   PackedEntry* entry;
   if (count >= kEntriesOfStorage) {
     entry = *last;
@@ -210,17 +214,22 @@ void start_again(PackedEntry* entry) {
   entry->sights = 0;
 }
 
-PackedUse use_of(PackedEntry* entry, int64_t nbytes) {
+// A finished copy that is up to date; the lock is held.
+PackedUse hit(const PackedEntry* entry) {
+  PackedBlock* block = entry->block;
+  if (!block || !block->filled || entry->writes != entry->storage->writes) return {};
+  ++block->references;
+  block->used = true;
+  ++table().stats.hits;
+  return {block, true};
+}
+
+// No finished copy: one may begin.
+PackedUse miss(PackedEntry* entry, int64_t nbytes) {
   if (entry->writes != entry->storage->writes) start_again(entry);
   {
     const Guard guard(table().lock);
-    if (PackedBlock* block = entry->block) {
-      if (!block->filled) return {};  // another thread is at it
-      ++block->references;
-      block->used = true;
-      ++table().stats.hits;
-      return {block, true};
-    }
+    if (entry->block) return hit(entry);  // or another thread is at it
   }
   if (++entry->sights < entry->patience) return {};
   PackedBlock* block = create(nbytes);
@@ -238,62 +247,89 @@ bool keepable(const PlanCode* code, int32_t slot, const Storage* storage) {
   return storage_private(storage);
 }
 
-PackedUse look_up(const Tensor* t, const ReadyLaunch& ready, int64_t nbytes, bool fixed) {
-  const Launch& launch = *ready.launch;
-  const auto sizes = static_cast<int32_t>(launch.sizes.size());
-  if (sizes + 2 > kKeyWords) return {};
+// A launch that packs an input, and where its result goes.
+struct Packing {
+  const Tensor* source = nullptr;
+  int32_t slot = 0, result = 0;
+  int64_t spare = 0, nbytes = 0;
+  int32_t words = 0;  // of the key; 0: nothing may be cached
   int64_t key[kKeyWords];
-  key[0] = launch.packing_kernel;
-  key[1] = t->offset * item_size(t->dtype) + (ready.offsets ? ready.offsets[launch.packs_from] : 0);
-  std::copy(ready.sizes, ready.sizes + sizes, key + 2);
-  PackedEntry* entry = entry_of(t->storage, key, sizes + 2);
+
+  Packing(const Instance* instance, const Call& call, const ReadyLaunch& ready) {
+    const Launch& launch = *ready.launch;
+    const PlanCode* code = instance->code;
+    slot = code->buffers[launch.buffers[launch.packs_from]].index;
+    source = call.tensors[slot];
+    result = launch.buffers[launch.packs_to];
+    spare = launch.spare >= 0 ? instance->registers[launch.spare] : 0;
+    nbytes = spare > 0 ? spare : instance->registers[code->buffers[result].nbytes];
+    const auto sizes = static_cast<int32_t>(launch.sizes.size());
+    if (sizes + 2 > kKeyWords || nbytes <= 0 || !keepable(code, slot, source->storage)) return;
+    words = sizes + 2;
+    key[0] = launch.packing_kernel;
+    key[1] = source->offset * item_size(source->dtype) +
+             (ready.offsets ? ready.offsets[launch.packs_from] : 0);
+    std::copy(ready.sizes, ready.sizes + sizes, key + 2);
+  }
+};
+
+PackedUse look_up(const Packing& packing, bool fixed) {
+  PackedEntry* entry = entry_of(packing.source->storage, packing.key, packing.words);
+  if (!entry) entry = entry_new(packing.source->storage, packing.key, packing.words);
   if (entry && fixed) entry->patience = 1;
-  return entry ? use_of(entry, nbytes) : PackedUse{};
+  return entry ? miss(entry, packing.nbytes) : PackedUse{};
 }
 
 }  // namespace
 
 void packed_bind(const Instance* instance, const Call& call, char** bases, PackedUse* uses) {
-  const PlanCode* code = instance->code;
-  for (size_t i = 0; i < instance->packings.size(); ++i) {
-    const ReadyLaunch& ready = instance->ready[instance->packings[i]];
-    const Launch& launch = *ready.launch;
-    const int32_t slot = code->buffers[launch.buffers[launch.packs_from]].index;
-    const int32_t result = launch.buffers[launch.packs_to];
-    const int64_t spare = launch.spare >= 0 ? instance->registers[launch.spare] : 0;
-    const int64_t nbytes = spare > 0 ? spare : instance->registers[code->buffers[result].nbytes];
-    if (keepable(code, slot, call.tensors[slot]->storage) && nbytes > 0) {
-      uses[i] = look_up(call.tensors[slot], ready, nbytes, plan_fixes(instance->plan, slot));
+  const size_t count = instance->packings.size();
+  {
+    // Most copies are there: one lock for all of them.
+    const Guard guard(table().lock);
+    for (size_t i = 0; i < count; ++i) {
+      const Packing packing(instance, call, instance->ready[instance->packings[i]]);
+      if (!packing.words) continue;
+      const PackedEntry* entry =
+          entry_of(packing.source->storage, packing.key, packing.words);
+      if (entry) uses[i] = hit(entry);
+      if (uses[i].block) bases[packing.result] = static_cast<char*>(uses[i].block->data);
     }
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (uses[i].block) continue;
+    const Packing packing(instance, call, instance->ready[instance->packings[i]]);
+    if (packing.words) uses[i] = look_up(packing, plan_fixes(instance->plan, packing.slot));
     if (uses[i].block) {
-      bases[result] = static_cast<char*>(uses[i].block->data);
-    } else if (spare > 0) {
-      bases[result] = nullptr;
+      bases[packing.result] = static_cast<char*>(uses[i].block->data);
+    } else if (packing.spare > 0) {
+      bases[packing.result] = nullptr;
       uses[i].filled = true;
     }
   }
 }
 
 void packed_finish(PackedUse* uses, size_t count, bool succeeded) {
-  for (size_t i = 0; i < count; ++i) {
-    PackedBlock* block = uses[i].block;
-    if (!block) continue;
+  for (size_t i = 0; i < count;) {
     PackedBlock *freed = nullptr, *detached = nullptr;
     {
       const Guard guard(table().lock);
-      PackedEntry* entry = block->entry;
-      if (!uses[i].filled && entry) {
-        if (succeeded && entry->writes == entry->storage->writes) {
-          block->filled = true;
-        } else {
-          detached = detach(entry);
+      for (; i < count && !freed && !detached; ++i) {
+        PackedBlock* block = std::exchange(uses[i].block, nullptr);
+        if (!block) continue;
+        PackedEntry* entry = block->entry;
+        if (!uses[i].filled && entry) {
+          if (succeeded && entry->writes == entry->storage->writes) {
+            block->filled = true;
+          } else {
+            detached = detach(entry);
+          }
         }
+        freed = release(block);
       }
-      freed = release(block);
     }
     destroy(detached);
     destroy(freed);
-    uses[i].block = nullptr;
   }
 }
 

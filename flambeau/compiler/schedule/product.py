@@ -17,7 +17,7 @@ from flambeau.compiler.schedule.calls import RoutineCall
 from flambeau.compiler.schedule.cluster import Cluster
 from flambeau.compiler.schedule.epilogue import Epilogue, EpilogueBuilder
 from flambeau.compiler.schedule.product_cut import (
-    SMALL,
+    TINY,
     Problem,
     candidates,
     model,
@@ -193,7 +193,7 @@ class _Product:
             else choose(cut.swapped, int(a.k == 1), int(b.k == 1))
         )
         several = maximum(at_least(cut.height, MOST + 1), turned)
-        flag = minimum(flag, several, at_least(cut.work, SMALL))
+        flag = minimum(flag, several, at_least(cut.work, TINY))
         stays = choose(cut.swapped, int(_is_input(a)), int(_is_input(b)))
         return minimum(flag, stays)
 

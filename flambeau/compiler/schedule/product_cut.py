@@ -31,6 +31,7 @@ from flambeau.ir.size import (
 )
 
 SMALL = 1 << 20  # multiply-adds: below, packing ahead and sharing costs more than it saves
+TINY = 1 << 12  # multiply-adds: below, looking for packed slabs costs more than they save
 FEW_COLUMNS = 1024  # of a tile with few rows, at most
 LEAST_COLUMNS = 512  # and at least: memory is read in long runs
 NARROW = 24  # columns: below, tall products are computed transposed

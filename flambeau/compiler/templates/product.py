@@ -35,6 +35,7 @@ CHUNK = 128  # elements of K that are one chain of FMAs: canonical
 SEGMENT = 2048  # elements of K whose chunks are one sum, which are added in turn: canonical
 FEW = 16  # rows so few that contiguous columns of B are read in place, where the target can
 FEW_LONG = 4  # rows so few that B is, whose rows are contiguous
+THIN = 2  # rows so few that they read several packed slabs of B side by side
 MOST = 4  # of such rows that share the reading of B
 DIMENSIONS = 4  # of the batch of a prebuilt kernel: those of less are 1
 PITCH = 16  # rows of a tile start in different sets of the cache
@@ -279,5 +280,5 @@ TEMPLATES: dict[str, Template[Any]] = {
 
 __all__ = [
     "CHUNK", "DIMENSIONS", "FEW", "FEW_LONG", "GROUPS", "KINDS", "MOST", "PITCH", "SEGMENT",
-    "TEMPLATES", "PackSettings", "ProductSettings",
+    "TEMPLATES", "THIN", "PackSettings", "ProductSettings",
 ]  # fmt: skip

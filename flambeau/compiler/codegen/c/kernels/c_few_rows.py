@@ -5,11 +5,13 @@ elements (`Micro.packed`), T for what memory holds,
 
     void fb_kernel_few(long long rows, long long columns, long long depth, const Tx1 *a,
                        long long a_row, long long a_k, const Tx1 *b, long long b_k,
-                       long long b_column, Kx1 *sum, long long pitch, Px1 *scratch)
+                       long long b_column, const Px1 *slabs, long long slab, Kx1 *sum,
+                       long long pitch, Px1 *scratch)
 
     sum[i * pitch + j] = the canonical sum over k of a[i * a_row + k * a_k] * b[k * b_k + j *
     b_column], for b_column == 1 or b_k == 1. `scratch` has room for MOST * (SEGMENT + 2 * pitch)
-    elements; rows of `sum` have room for whole vectors.
+    elements; rows of `sum` have room for whole vectors. Where `slabs` is not null it is B packed, a
+    slab every `slab` elements, for at most `THIN` rows; then `sum` has room for whole slabs.
 
 The rows of A are copied, group by group along K, a segment at a time. Rows of B that lie along
 memory are read whole and in order, several at a time, and added to the sums in the nearest cache.
@@ -25,7 +27,10 @@ from flambeau.compiler.codegen.c.kernels.c_micro import CHUNK, Micro, listed, tr
 from flambeau.compiler.codegen.c.printer.c_types import MEMORY_KIND
 from flambeau.compiler.codegen.c.template import Value, render
 from flambeau.compiler.targets import Target
-from flambeau.compiler.templates.product import MOST, SEGMENT
+from flambeau.compiler.templates.product import MOST, SEGMENT, THIN
+from flambeau.compiler.templates.tile import VECTORS
+
+SIDE_BY_SIDE = 4  # slabs, of one row
 
 
 @functools.cache
@@ -51,6 +56,8 @@ def few_rows(micro: Micro, stored: str, target: Target) -> str:
         "halves": [(q, listed(order)) for q, order in enumerate(orders)],
         "row_heights": [_row_loops(height, micro) for height in heights],
         "column_heights": [(height, range(height)) for height in (shared, 1)],
+        "slab_heights": [_slab_loops(height, micro) for height in range(THIN, 0, -1)],
+        "side": THIN,
         "shared": shared,
         "taller": heights[:-1],
         "fours": [(q, *range(4 * q, 4 * q + 4)) for q in range(lanes // 4)],
@@ -68,6 +75,16 @@ def _row_loops(height: int, micro: Micro) -> Value:
         for count, limit in ((several, "full"), (1, "groups"))
     ]
     return height, range(height), sums, spans
+
+
+def _slab_loops(height: int, micro: Micro) -> Value:
+    """The loops of the function for so many rows of A: rows, and spans of slabs side by side."""
+    spans = []
+    for count in (SIDE_BY_SIDE // height, 1):
+        vectors = range(count * VECTORS)
+        loads = [(q, q // VECTORS, q % VECTORS * micro.lanes) for q in vectors]
+        spans.append((count, loads, [(i, q) for i in range(height) for q in vectors]))
+    return height, range(height), spans
 
 
 __all__ = ["few_rows"]

@@ -55,7 +55,8 @@ from flambeau.compiler.targets import Target
 from flambeau.compiler.templates.product import CHUNK
 from flambeau.compiler.templates.tile import VECTORS
 
-PREFETCH = 12  # rows of b: those of an unpacked b lie too far apart for the hardware to guess
+PREFETCH = 12  # rows of b
+NEAR = 4  # rows of an unpacked b: where they are a power of two apart, many share few cache sets
 
 
 @dataclass(frozen=True)
@@ -200,6 +201,7 @@ def _blocks(micro: Micro) -> str:
     """C text of the micro-kernels: most of what is printed of a product."""
     names: dict[str, Value] = {
         "PREFETCH": PREFETCH,
+        "NEAR": NEAR,
         "staged": micro.staged,
         "complex": micro.planes == 2,
         "earlier": "before" if micro.staged else "c",

@@ -32,6 +32,7 @@ from flambeau.compiler.templates.product import (
     FEW_LONG,
     PITCH,
     SEGMENT,
+    THIN,
     PackSettings,
     ProductSettings,
 )
@@ -136,6 +137,8 @@ class _Tiles:
             "exchangeable": settings.a == settings.b,
             "few_rows": settings.few_rows,
             "few_transposed": FEW_LONG if quads else self.target.gemv_transposed,
+            "slabs": settings.few_rows and not quads,
+            "side": 0 if quads else THIN,
             "in_place": settings.reads_in_place,
             "takes_rows": settings.takes_rows,
             "lies": settings.takes_rows and not quads,
@@ -154,6 +157,7 @@ class _Tiles:
             "VECTORS": VECTORS,
             "PAGE": PAGE,
             "LINE": PAGE // 4,
+            "halves": (micro.rows + 2) // 2 in micro.heights and micro.rows > 2,
         }
 
     def _rounded(self) -> str:
