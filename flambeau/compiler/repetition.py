@@ -58,37 +58,56 @@ def runs_of(tokens: Sequence[int], least: int) -> list[Run]:
         least: how many periods a run has at least.
     """
     seen: dict[tuple[int, ...], list[int]] = {}
+    spans: dict[int, tuple[int, int]] = {}
     runs: list[Run] = []
     position = 0
     while position + WINDOW <= len(tokens):
         earlier = seen.setdefault(tuple(tokens[position : position + WINDOW]), [])
-        run = _run_at(tokens, position, earlier[-CANDIDATES:], least)
+        run = _run_at(tokens, position, earlier[-CANDIDATES:], spans)
         earlier.append(position)
         position += 1
-        if run is not None:
+        if run is not None and run.count >= least:
             runs = [*(other for other in runs if other.end <= run.start), run]
             position = max(position, run.end)
     return runs
 
 
 def _run_at(
-    tokens: Sequence[int], position: int, earlier: Sequence[int], least: int
+    tokens: Sequence[int],
+    position: int,
+    earlier: Sequence[int],
+    spans: dict[int, tuple[int, int]],
 ) -> Run | None:
-    """The longest run in which a position repeats one of some earlier ones."""
+    """The longest run in which a position repeats one of some earlier ones.
+
+    Args:
+        tokens: one per item.
+        position: the position.
+        earlier: positions that begin with the same tokens.
+        spans: first and last end of the latest part with a period, by the period.
+    """
     period, end = 0, position
     for start in reversed(earlier):
-        candidate, stop = position - start, position
-        while stop < len(tokens) and tokens[stop] == tokens[stop - candidate]:
-            stop += 1
+        candidate = position - start
+        if spans.get(candidate, (0, 0))[1] <= position:
+            spans[candidate] = _span(tokens, position, candidate)
+        stop = spans[candidate][1]
         if stop > end:
             period, end = candidate, stop
     if not period:
         return None
-    start = position - period
+    start = spans[period][0]
+    return Run(start, period, (end - start) // period)
+
+
+def _span(tokens: Sequence[int], position: int, period: int) -> tuple[int, int]:
+    """The ends of the part around a position in which items equal those a period before."""
+    stop, start = position, position - period
+    while stop < len(tokens) and tokens[stop] == tokens[stop - period]:
+        stop += 1
     while start and tokens[start - 1] == tokens[start - 1 + period]:
         start -= 1
-    count = (end - start) // period
-    return Run(start, period, count) if count >= least else None
+    return start, stop
 
 
 class Repetition:
