@@ -19,6 +19,7 @@ PARTS = (
     "convolution",
     "compile_time",
     "growth",
+    "compiled_layers",
     "streams",
     "demo_model",
     "whole_models",

@@ -1,6 +1,7 @@
 """The pipeline: from a Graph to an execution, as a list of named stages.
 
-    simplify   the graph as a smaller one with the same bits; passes of users before fusion
+    simplify   the graph with few of its equal layers, as a smaller one with the same bits; passes
+               of users before fusion
     prepare    destinations of results, memory views of routines' operands, blocks of long sums
     analyse    values that kernels start and end at, and the cost of recomputing the others
     cluster    values that share a kernel, and why others do not; in tuned programs small
@@ -8,6 +9,7 @@
     order      clusters in the order of their launches
     lower      a loop program per cluster, launches, buffers; passes of users after fusion
     tier       launches that need no compiler, where kernels are not compiled yet
+    repeat     the launches of the layers that were left out
     print      the C text of each distinct kernel
     compile    machine code, from the cache or the compiler
     assemble   the dictionary that the native core runs
@@ -29,6 +31,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from flambeau.compiler import debug, passes, targets, tiers
+from flambeau.compiler.equal_layers import Shortened, shortened
 from flambeau.compiler.execution import build_execution
 from flambeau.compiler.schedule import (
     Analysis,
@@ -60,11 +63,14 @@ class State:
     """The results of the stages so far.
 
     Attributes:
-        graph: the program, simplified from the first stage on.
+        graph: the program that is planned, simplified from the first stage on.
+        program: the program; `graph` has few of its equal layers.
         registers: registers of the plan's metadata program (None: the symbols only).
         choose: names the candidate of each tunable call (None: the cost models').
         build: a build of kernels that runs while others are lowered.
         indirect: slots of inputs that are written by a copy that comes last.
+        searched: whether equal layers are left out.
+        short: how the planned program is a part of the whole; None: it is the whole.
         prepared: the graph that is clustered, with destinations.
         analysis: its values' roles and costs.
         clustering: which of them share a kernel.
@@ -84,6 +90,8 @@ class State:
     choose: Choose | None = None
     build: Any = None
     indirect: set[int] = field(default_factory=set)
+    searched: bool = True
+    short: Shortened | None = None
     prepared: Prepared = field(init=False)
     analysis: Analysis = field(init=False)
     clustering: Clustering = field(init=False)
@@ -97,9 +105,14 @@ class State:
     keepalive: list[Any] = field(default_factory=list)
     execution: Execution = Execution((), (), ())
 
+    def __post_init__(self) -> None:
+        self.program = self.graph
+
 
 def _simplify(state: State) -> None:
-    state.graph = simplify(state.graph)
+    if state.searched and state.choose is None and not passes.registered():
+        state.short = shortened(state.program)
+    state.graph = simplify(state.program if state.short is None else state.short.graph)
     changed = passes.before_fusion(state.graph)
     if changed is not state.graph:
         state.graph = simplify(changed)
@@ -147,6 +160,23 @@ def _tier(state: State) -> None:
         from flambeau.compiler.baseline.split import split
 
     state.later, state.schedule = state.schedule, split(state.schedule)
+
+
+def _repeat(state: State) -> None:
+    """Extends the schedules to the layers that were left out; if they do not repeat themselves,
+    the program is planned as a whole."""
+    if state.short is None:
+        return
+    schedule = state.short.extended(state.schedule)
+    later = None if state.later is None else state.short.extended(state.later)
+    if schedule is None or (later is None) != (state.later is None):
+        state.short, state.searched = None, False
+        raise _PlanWholeError
+    state.schedule, state.later = schedule, later
+
+
+class _PlanWholeError(Exception):
+    """The program is to be planned with all of its layers."""
 
 
 def _policy(state: State) -> str:
@@ -360,6 +390,7 @@ STAGES = (
     Stage("order", _order, lambda state: order_text(state.clusters)),
     Stage("lower", _lower, _schedule_text),
     Stage("tier", _tier, _schedule_text),
+    Stage("repeat", _repeat, _schedule_text),
     Stage("print", _print, _c_text),
     Stage("compile", _compile, _compiled_text),
     Stage("assemble", _assemble, _execution_text),
@@ -381,6 +412,9 @@ def _run(state: State, stages: Sequence[Stage]) -> Iterator[tuple[Stage, float]]
         begin = time.perf_counter()
         try:
             stage.run(state)
+        except _PlanWholeError:
+            number = 0
+            continue
         except InPlaceConflict as conflict:
             if state.indirect.issuperset(conflict.slots):
                 raise

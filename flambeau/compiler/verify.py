@@ -159,7 +159,7 @@ def _compiled(state: State) -> None:
 
 def _assembled(state: State) -> None:
     """Registers, slots and buffers of the execution exist, as the plan that will have it says."""
-    graph = state.graph
+    graph = state.program
     registers = len(graph.symbols) if state.registers is None else state.registers
     outputs = [Output("none")] * len(graph.outputs)
     spec = PlanSpec(
@@ -176,6 +176,7 @@ VERIFIERS: dict[str, Callable[[State], None]] = {
     "order": _ordered,
     "lower": _lowered,
     "tier": lambda state: None if state.later is None else _lowered(state),
+    "repeat": _lowered,
     "print": _printed,
     "compile": _compiled,
     "assemble": _assembled,

@@ -50,7 +50,7 @@ def test_stages_are_listed():
     names = ["simplify", "prepare", "analyse", "cluster", "order", "lower"]
     assert [name for name, _, _ in found] == names
     assert "kernel row" in found[-1][2]
-    names += ["tier", "print", "compile", "assemble"]
+    names += ["tier", "repeat", "print", "compile", "assemble"]
     assert [stage.name for stage in pipeline.STAGES] == names
 
 
