@@ -87,11 +87,14 @@ bool has_hooks(const Autograd* a) {
 
 }  // namespace
 
-bool GradientGuard::holds(const Tensor* t, const std::vector<Ref<Tensor>>& constants) const {
+bool GradientGuard::holds(const Tensor* t, const Explanation& x) const {
   const Autograd* a = t->autograd;
-  if (!a) return kind != Same;
+  if (!a) return kind != Same && kind != Input;
   if (a->node || has_hooks(a)) return false;  // of a tensor that is no leaf it goes on
-  if (kind == Same) return a->grad == constants[static_cast<size_t>(constant)].get();
+  if (kind == Same) return a->grad == x.constants[static_cast<size_t>(index)].get();
+  if (kind == Input) {
+    return a->grad && x.inputs[static_cast<size_t>(index - x.arguments)].holds(a->grad);
+  }
   return kind == Any || !a->grad;
 }
 
@@ -99,7 +102,7 @@ bool Explanation::outlived() const {
   return std::any_of(
       gradient_guards.begin(), gradient_guards.end(), [&](const GradientGuard& guard) {
         return guard.kind == GradientGuard::Same && guard.source < 0 &&
-               !guard.holds(constants[static_cast<size_t>(~guard.source)].get(), constants);
+               !guard.holds(constants[static_cast<size_t>(~guard.source)].get(), *this);
       });
 }
 

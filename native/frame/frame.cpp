@@ -63,8 +63,12 @@ void drop_dead(Compiled* self) {
 }
 
 PyObject* run_explained(Compiled* self, const Arguments& arguments) {
-  Tensor* tensors[kMaxArgumentTensors];
+  Tensor* few[kMaxArgumentTensors];
+  std::vector<Tensor*> many;
   for (size_t i = 0; i < self->explanations.size(); ++i) {
+    const bool fits = self->explanations[i]->inputs.empty();
+    if (!fits) many.resize(self->explanations[i]->room());
+    Tensor** tensors = fits ? few : many.data();
     if (!self->explanations[i]->holds(arguments, tensors)) continue;
     const Ref<Explanation> held = self->explanations[i];
     if (i > 0) std::swap(self->explanations[i], self->explanations[i / 2]);
@@ -109,17 +113,19 @@ bool learn(Compiled* self, const Arguments& arguments) {
 
 PyObject* call_recorded(Compiled* self, PyObject* const* args, size_t flags, PyObject* names) {
   const Arguments arguments{args, PyVectorcall_NARGS(flags), names};
-  const int64_t builds = record_builds();
+  const int64_t builds = record_builds(), flushes = record_flushes();
   const auto recorded = share(self->recorded);
   auto result = steal(PyObject_Vectorcall(recorded.get(), args, flags, names));
   if (!result || !may_learn() || builds != record_builds()) return result.release();
   if (!is_time(self, arguments)) return result.release();
   if (!learn(self, arguments)) return nullptr;
-  self->early = self->reason && PyUnicode_CompareWithASCIIString(self->reason, kOtherProgram) == 0;
+  self->early = self->reason
+                    ? PyUnicode_CompareWithASCIIString(self->reason, kOtherProgram) == 0
+                    : flushes != record_flushes() && !self->explanations.front()->instance;
   return result.release();
 }
 
-// A call may change what it reads (gradients that it adds to): then it is run dry before.
+// A call may change what it reads (gradients that it adds to, or drops): then it is run dry before.
 PyObject* call_learnt(Compiled* self, const Arguments& arguments) {
   self->early = false;
   if (self->failures >= kMaxFailures || !may_learn() || !learn(self, arguments)) return nullptr;
@@ -384,16 +390,33 @@ bool Explanation::writes_hold(Tensor** tensors) const {
              constants[static_cast<size_t>(step.left.step)]->storage == storage;
     });
   };
-  const bool writes_argument =
-      std::any_of(writes.begin(), writes.end(), [](const WriteGuard& w) { return w.source >= 0; });
+  const bool writes_argument = std::any_of(
+      writes.begin(), writes.end(), [&](const WriteGuard& w) { return is_argument(w.source); });
   return std::none_of(sources.begin(), sources.end(), [&](int32_t source) {
-    if (source < 0 && !writes_argument) return false;
+    if (!is_argument(source) && !writes_argument) return false;
     const Storage* storage = input(source, tensors)->storage;
-    if (source >= 0 && counts(storage)) return true;
+    if (is_argument(source) && counts(storage)) return true;
     return std::any_of(writes.begin(), writes.end(), [&](const WriteGuard& w) {
-      return source != w.source && (source >= 0 || w.source >= 0) &&
+      return source != w.source && (is_argument(source) || is_argument(w.source)) &&
              input(w.source, tensors)->storage == storage;
     });
+  });
+}
+
+bool Explanation::inputs_hold(Tensor** tensors) const {
+  for (size_t i = 0; i < constants.size(); ++i) {
+    if (constants[i]->storage != constant_storages[i]) return false;
+  }
+  std::vector<const Storage*> storages;
+  storages.reserve(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    storages.push_back(tensors[static_cast<size_t>(arguments) + i]->storage);
+    if (constant_memory.count(storages.back()) != 0) return false;
+  }
+  std::sort(storages.begin(), storages.end());
+  if (std::adjacent_find(storages.begin(), storages.end()) != storages.end()) return false;
+  return std::none_of(tensors, tensors + arguments, [&](const Tensor* t) {
+    return std::binary_search(storages.begin(), storages.end(), t->storage);
   });
 }
 
@@ -405,9 +428,12 @@ bool Explanation::gradients_hold(Tensor** tensors) const {
     return item.spent && node_observed(item.spent.get());
   };
   if (std::any_of(recipe.begin(), recipe.end(), observed)) return false;
-  return std::all_of(gradient_guards.begin(), gradient_guards.end(), [&](const GradientGuard& g) {
-    return g.holds(input(g.source, tensors), constants);
-  });
+  for (const GradientGuard& guard : gradient_guards) {
+    const Tensor* t = input(guard.source, tensors);
+    if (!guard.holds(t, *this)) return false;
+    if (guard.kind == GradientGuard::Input) tensors[guard.index] = t->autograd->grad;
+  }
+  return inputs.empty() || inputs_hold(tensors);
 }
 
 bool Explanation::holds(const Arguments& arguments, Tensor** tensors) {
@@ -417,9 +443,9 @@ bool Explanation::holds(const Arguments& arguments, Tensor** tensors) {
   for (size_t i = 0; i < constants.size(); ++i) {
     if (!constant_guards[i].holds(constants[i].get())) return false;
   }
+  if (!gradient_guards.empty() && !gradients_hold(tensors)) return false;
   const bool written = !writes.empty() || !numbers.steps.empty();
   if ((replay && !edges_hold(tensors)) || (written && !writes_hold(tensors))) return false;
-  if (!gradient_guards.empty() && !gradients_hold(tensors)) return false;
   return std::all_of(indices.begin(), indices.end(), [&](const IndexGuard& guard) {
     return index_holds(guard, input(guard.source, tensors));
   });
@@ -527,6 +553,11 @@ PyObject* Explanation::run(Tensor** tensors) {
   std::vector<Tensor*> many;
   std::vector<PyObject*> many_outputs;
   Building building{*this, tensors, nullptr, nullptr};
+  std::vector<Ref<Tensor>> owned;  // gradients, which the call may replace
+  owned.reserve(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    owned.push_back(share(tensors[static_cast<size_t>(arguments) + i]));
+  }
   std::vector<Scalar> varying;
   if (!numbers.uses.empty()) varying = scalars;
   if (!numbers.compute(constants, varying.data())) return nullptr;

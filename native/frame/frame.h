@@ -5,6 +5,7 @@
 // that takes its tensors from, and how the result is built.
 #pragma once
 #include <algorithm>
+#include <unordered_set>
 
 #include "core.h"
 #include "frame/effects.h"
@@ -169,13 +170,15 @@ struct WriteGuard {
   uint32_t counts;  // by how much its version grows
 };
 
-// The `.grad` of a tensor before a call. No hook sees what a backward adds to it.
+struct Explanation;
+// The `.grad` of a tensor before a call. No hook sees what a backward adds to it. One that is an
+// input may be another tensor in each call, which shares its memory with no other input.
 struct GradientGuard {
-  enum Kind : uint8_t { None, Same, Any } kind;
-  int32_t source;    // whose it is, as of `Explanation::sources`
-  int32_t constant;  // Same: it
+  enum Kind : uint8_t { None, Same, Any, Input } kind;
+  int32_t source;   // whose it is, as of `Explanation::sources`
+  int32_t index;    // Same: which constant it is; Input: of `Explanation::inputs`
 
-  bool holds(const Tensor* t, const std::vector<Ref<Tensor>>& constants) const;
+  bool holds(const Tensor* t, const Explanation& x) const;
 };
 bool set_gradient(Tensor* t, PyObject* value);  // a tensor or None; false + exception
 
@@ -245,7 +248,9 @@ struct Explanation {
   Pattern pattern;
   int64_t changes;  // record_changes() when it was explained
   Ref<Instance> instance;
-  std::vector<int32_t> sources;  // per tensor of the plan: of an argument, or ~ of a constant
+  std::vector<int32_t> sources;  // per tensor of the plan: of an input, or ~ of a constant
+  int32_t arguments = 0;            // the first inputs are arguments, the others are gradients
+  std::vector<TensorGuard> inputs;  // of these gradients
   std::vector<Ref<Tensor>> constants;
   std::vector<TensorGuard> constant_guards;
   std::vector<Scalar> scalars;
@@ -253,7 +258,8 @@ struct Explanation {
   std::vector<PyObject*> generators;  // None each: the default one
   std::vector<IndexGuard> indices;
   std::vector<WriteGuard> writes;
-  std::vector<const Storage*> constant_storages;  // where `writes` is not empty; only compared
+  std::vector<const Storage*> constant_storages;  // only compared, like `constant_memory`
+  std::unordered_set<const Storage*> constant_memory;  // where `inputs` is not empty
   std::vector<GradientGuard> gradient_guards;
   std::vector<int32_t> gradients;  // sources of tensors whose `.grad` calls set
   Numbers numbers;
@@ -265,10 +271,14 @@ struct Explanation {
   Ref<Replay> replay;              // null: no result needs a gradient
   Ref<> text;                      // its guards as lines
 
+  size_t room() const { return static_cast<size_t>(kMaxArgumentTensors) + inputs.size(); }
+  // tensors: as many as there is `room` for; filled with borrowed references.
   bool holds(const Arguments& arguments, Tensor** tensors);
   bool edges_hold(Tensor** tensors) const;   // gradients leave it as where it was learnt
   bool writes_hold(Tensor** tensors) const;  // what is written is one tensor's only
-  bool gradients_hold(Tensor** tensors) const;
+  bool gradients_hold(Tensor** tensors) const;  // fills in those that are inputs
+  bool inputs_hold(Tensor** tensors) const;     // none shares its memory
+  bool is_argument(int32_t source) const { return source >= 0 && source < arguments; }
   bool outlived() const;  // it owns gradients that are no longer those of their tensors
   Tensor* input(int32_t source, Tensor** tensors) const {
     return source >= 0 ? tensors[source] : constants[static_cast<size_t>(~source)].get();

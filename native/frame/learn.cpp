@@ -118,21 +118,33 @@ class Builder {
       if (source == sources_.end()) {
         return refuse("a gradient is of no argument or parameter") != nullptr;
       }
-      GradientGuard guard{read ? GradientGuard::None : GradientGuard::Any, source->second, -1};
-      if (read && before != Py_None) {
-        const auto same = sources_.find(tensor_of(before));
-        if (same == sources_.end() || same->second >= 0) {
-          return refuse("a gradient is an argument, or was not read") != nullptr;
-        }
-        guard.kind = GradientGuard::Same;
-        guard.constant = ~same->second;
-      }
       const Tensor* t = x_->input(source->second, arguments_.data());
-      if (!guard.holds(t, x_->constants)) return refuse("a gradient has hooks") != nullptr;
-      x_->gradient_guards.push_back(guard);
+      if (!x_->gradient_guards[static_cast<size_t>(i)].holds(t, *x_)) {
+        return refuse("a gradient has hooks") != nullptr;
+      }
       if (read && before == after) continue;
       x_->gradients.push_back(source->second);
       if (!read_result(after)) return false;
+    }
+    if (!x_->inputs.empty() && !x_->inputs_hold(arguments_.data())) {
+      return refuse("gradients share memory") != nullptr;
+    }
+    return true;
+  }
+  // Those that are no constants are inputs: a later call may have others.
+  bool add_gradients(PyObject* list) {
+    x_->arguments = static_cast<int32_t>(arguments_.size());
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+      PyObject* entry = PyList_GET_ITEM(list, i);
+      PyObject* before = PyTuple_GET_ITEM(entry, 1);
+      const bool read = PyLong_AsLong(PyTuple_GET_ITEM(entry, 2)) != 0;
+      const auto source = sources_.find(tensor_of(PyTuple_GET_ITEM(entry, 0)));
+      if (source == sources_.end()) {
+        return refuse("a gradient is of no argument or parameter") != nullptr;
+      }
+      GradientGuard guard{read ? GradientGuard::None : GradientGuard::Any, source->second, -1};
+      if (read && before != Py_None && !add_gradient(&guard, tensor_of(before))) return false;
+      x_->gradient_guards.push_back(guard);
     }
     return true;
   }
@@ -186,6 +198,17 @@ class Builder {
   }
 
  private:
+  bool add_gradient(GradientGuard* guard, Tensor* gradient) {
+    const auto added = sources_.emplace(gradient, static_cast<int32_t>(arguments_.size()));
+    const int32_t source = added.first->second;
+    guard->kind = source < 0 ? GradientGuard::Same : GradientGuard::Input;
+    guard->index = source < 0 ? ~source : source;
+    if (!added.second) return source < 0 || refuse("a gradient is an argument, or of two leaves") != nullptr;
+    arguments_.push_back(gradient);
+    x_->inputs.push_back(TensorGuard::of(gradient));
+    return true;
+  }
+
   bool read_step(PyObject* entry, const std::vector<int32_t>& constants) {
     NumberStep step{};
     int kind = 0;
@@ -236,7 +259,10 @@ class Builder {
         x_->writes.push_back({source, 1});
       }
     }
-    for (const auto& constant : x_->constants) x_->constant_storages.push_back(constant->storage);
+    for (const auto& constant : x_->constants) {
+      x_->constant_storages.push_back(constant->storage);
+      if (!x_->inputs.empty()) x_->constant_memory.insert(constant->storage);
+    }
     return true;
   }
 
@@ -478,7 +504,7 @@ Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, 
     return {};
   }
   Builder builder(x, active_recorder);
-  const bool fine = x->guards.read(parts) && builder.add_constants(constants) &&
+  const bool fine = x->guards.read(parts) && builder.add_constants(constants) && builder.add_gradients(gradients) &&
                     builder.find_program() && builder.read_indices() &&
                     builder.read_result(result, identical, built) &&
                     builder.read_gradients(gradients) && builder.read_effects(effects) &&

@@ -46,8 +46,8 @@ class Evidence:
     """The notes of one dry run.
 
     Attributes:
-        arguments: the call's arguments, which a pattern compares: by identity number, with the
-            containers that are compared item by item.
+        arguments: the call's arguments, which a pattern compares, and gradients: by identity
+            number, with the containers that are compared item by item.
         constants: tensors that guards lead to.
         identical: other objects that guards lead to: a result holds themselves, not copies.
         effects: (dict, key, value) of items that are written, by identity number and key; (list,
@@ -99,6 +99,12 @@ class Evidence:
         if type(value) is tuple and depth < _MAX_DEPTH:
             for item in value:
                 self.read(item, depth + 1)
+        return value
+
+    def gradient(self, value: Any) -> Any:
+        """The gradient of a tensor: another one in each call, unless guards lead to it, too."""
+        if id(value) not in self.constants:
+            self.arguments[id(value)] = value
         return value
 
     def names(self, value: object) -> bool:

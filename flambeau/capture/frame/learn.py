@@ -88,7 +88,7 @@ def _explain(compiled: Any, mode: int, args: tuple[Any, ...], kwargs: dict[str, 
     gradients = _core.record_gradients()  # they are what they were from here on
     for _, before, read, _ in gradients:
         if read and before is not None:
-            evidence.read(before)
+            evidence.gradient(before)
     lines = argument_lines(values, names) + evidence.lines() + gradient_lines(gradients)
     lines += machine.numbers.lines()
     machine.forget()  # what only the dry run holds is no result
