@@ -63,20 +63,13 @@ void drop_dead(Compiled* self) {
 }
 
 PyObject* run_explained(Compiled* self, const Arguments& arguments) {
-  Tensor* few[kMaxArgumentTensors];
-  std::vector<Tensor*> many;
+  Inputs inputs;
   for (size_t i = 0; i < self->explanations.size(); ++i) {
-    const bool fits = self->explanations[i]->inputs.empty();
-    if (!fits) many.resize(self->explanations[i]->room());
-    Tensor** tensors = fits ? few : many.data();
-    if (!self->explanations[i]->holds(arguments, tensors)) continue;
+    if (!self->explanations[i]->holds(arguments, &inputs)) continue;
     const Ref<Explanation> held = self->explanations[i];
     if (i > 0) std::swap(self->explanations[i], self->explanations[i / 2]);
     ++self->hits;
-    PyObject* result = held->run(tensors);
-    if (result || PyErr_Occurred()) return result;
-    --self->hits;
-    return nullptr;
+    return held->run(inputs);
   }
   // Gradients that were replaced are not owned any longer.
   if (std::any_of(self->explanations.begin(), self->explanations.end(),
@@ -118,6 +111,11 @@ PyObject* call_recorded(Compiled* self, PyObject* const* args, size_t flags, PyO
   auto result = steal(PyObject_Vectorcall(recorded.get(), args, flags, names));
   if (!result || !may_learn() || builds != record_builds()) return result.release();
   if (!is_time(self, arguments)) return result.release();
+  // The state that the call leaves may be explained, while the one before is not.
+  Inputs inputs;
+  self->early = std::any_of(self->explanations.begin(), self->explanations.end(),
+                            [&](const Ref<Explanation>& x) { return x->holds(arguments, &inputs); });
+  if (self->early) return result.release();
   if (!learn(self, arguments)) return nullptr;
   self->early = self->reason
                     ? PyUnicode_CompareWithASCIIString(self->reason, kOtherProgram) == 0
@@ -174,7 +172,7 @@ int compiled_traverse(PyObject* object, visitproc visit, void* arg) {
     for (const Ref<Tensor>& t : x->constants) Py_VISIT(object_of(t));
     if (const int stop = x->pattern.visit(visit, arg)) return stop;
     for (const Effect& effect : x->effects) Py_VISIT(effect.container.get());
-    for (const NumberItem& item : x->numbers.items) Py_VISIT(item.dict.get());
+    for (const NumberItem& item : x->numbers.items) Py_VISIT(item.container.get());
     for (const RecipeItem& item : x->recipe) {
       Py_VISIT(item.object.get());
       Py_VISIT(item.spent.get());
@@ -408,8 +406,8 @@ bool Explanation::inputs_hold(Tensor** tensors) const {
     if (constants[i]->storage != constant_storages[i]) return false;
   }
   std::vector<const Storage*> storages;
-  storages.reserve(inputs.size());
-  for (size_t i = 0; i < inputs.size(); ++i) {
+  storages.reserve(taken.size());
+  for (size_t i = 0; i < taken.size(); ++i) {
     storages.push_back(tensors[static_cast<size_t>(arguments) + i]->storage);
     if (constant_memory.count(storages.back()) != 0) return false;
   }
@@ -433,22 +431,26 @@ bool Explanation::gradients_hold(Tensor** tensors) const {
     if (!guard.holds(t, *this)) return false;
     if (guard.kind == GradientGuard::Input) tensors[guard.index] = t->autograd->grad;
   }
-  return inputs.empty() || inputs_hold(tensors);
+  return taken.empty() || inputs_hold(tensors);
 }
 
-bool Explanation::holds(const Arguments& arguments, Tensor** tensors) {
+bool Explanation::holds(const Arguments& call, Inputs* inputs) {
   if (!(Modes::now() == modes) || changes != record_changes()) return false;
   if (ranged && profiling()) return false;
-  if (!pattern.matches(arguments, tensors) || !guards.hold()) return false;
+  if (!taken.empty()) inputs->many.resize(kMaxArgumentTensors + taken.size());
+  Tensor** tensors = inputs->tensors = taken.empty() ? inputs->few : inputs->many.data();
+  if (!pattern.matches(call, tensors) || !guards.hold()) return false;
   for (size_t i = 0; i < constants.size(); ++i) {
     if (!constant_guards[i].holds(constants[i].get())) return false;
   }
   if (!gradient_guards.empty() && !gradients_hold(tensors)) return false;
   const bool written = !writes.empty() || !numbers.steps.empty();
   if ((replay && !edges_hold(tensors)) || (written && !writes_hold(tensors))) return false;
-  return std::all_of(indices.begin(), indices.end(), [&](const IndexGuard& guard) {
-    return index_holds(guard, input(guard.source, tensors));
-  });
+  return std::all_of(indices.begin(), indices.end(),
+                     [&](const IndexGuard& guard) {
+                       return index_holds(guard, input(guard.source, tensors));
+                     }) &&
+         (numbers.steps.empty() || numbers.compute(constants, &inputs->numbers));
 }
 
 namespace {
@@ -456,6 +458,7 @@ namespace {
 struct Building {
   const Explanation& x;
   Tensor** tensors;
+  const std::vector<NumberValue>& numbers;
   PyObject* const* outputs;
   Node* node;  // of the results that need a gradient; null: none does
   size_t at = 0;
@@ -506,6 +509,8 @@ PyObject* build(Building* b) {
       return Py_NewRef(object_of(b->x.constants[index]));
     case RecipeItem::Object:
       return Py_NewRef(item.object.get());
+    case RecipeItem::Number:
+      return b->numbers[index].object();
     case RecipeItem::Tuple:
       return build_tuple(index, next);
     case RecipeItem::List:
@@ -546,21 +551,29 @@ Instance* current(Ref<Instance>* instance) {
 
 }  // namespace
 
-PyObject* Explanation::run(Tensor** tensors) {
+PyObject* Explanation::run(const Inputs& inputs) {
   constexpr size_t kFew = 8;
   std::array<Tensor*, kFew> few{};
   std::array<PyObject*, kFew> few_outputs{};
   std::vector<Tensor*> many;
   std::vector<PyObject*> many_outputs;
-  Building building{*this, tensors, nullptr, nullptr};
+  Tensor** tensors = inputs.tensors;
+  Building building{*this, tensors, inputs.numbers, nullptr, nullptr};
   std::vector<Ref<Tensor>> owned;  // gradients, which the call may replace
-  owned.reserve(inputs.size());
-  for (size_t i = 0; i < inputs.size(); ++i) {
+  owned.reserve(taken.size());
+  for (size_t i = 0; i < taken.size(); ++i) {
     owned.push_back(share(tensors[static_cast<size_t>(arguments) + i]));
   }
   std::vector<Scalar> varying;
   if (!numbers.uses.empty()) varying = scalars;
-  if (!numbers.compute(constants, varying.data())) return nullptr;
+  for (const NumberUse& use : numbers.uses) {
+    const NumberValue& value = inputs.numbers[use.step];
+    if (value.integer) {
+      varying[use.scalar].i = value.i;
+    } else {
+      varying[use.scalar].d = value.d;
+    }
+  }
   numbers.count(constants);
   if (!instance) return build_all(&building);
   const Ref<Instance> held = share(current(&instance));

@@ -9,10 +9,13 @@
 
 #include "core.h"
 #include "frame/effects.h"
+#include "frame/numbers.h"
 #include "frame/version.h"
 #include "record/region.h"
 
 namespace fb {
+
+struct Explanation;
 
 // What the thread does to all calls.
 struct Modes {
@@ -170,7 +173,6 @@ struct WriteGuard {
   uint32_t counts;  // by how much its version grows
 };
 
-struct Explanation;
 // The `.grad` of a tensor before a call. No hook sees what a backward adds to it. One that is an
 // input may be another tensor in each call, which shares its memory with no other input.
 struct GradientGuard {
@@ -182,43 +184,12 @@ struct GradientGuard {
 };
 bool set_gradient(Tensor* t, PyObject* value);  // a tensor or None; false + exception
 
-// A dict from outside that gets an item, or a list that gets an element.
+// A dict from outside that gets an item, a list that gets an element, or a cell.
 struct Effect {
-  Ref<> container, key;  // key: null for a list
+  Ref<> container, key;  // key: of a dict; an index; None: one more element, or a cell
 
   bool apply(PyObject* value) const;
 };
-
-// One number of those that differ between calls: the value of a counter, a float that a dict
-// holds, or computed of others.
-struct NumberStep {
-  enum Kind : uint8_t { Count, Item, Add, Subtract, Multiply, Divide, Power, SquareRoot } kind;
-  struct Operand {
-    int32_t step;  // which number it is; -1: `value`. Count: of a constant; Item: of `items`
-    double value;
-  } left, right;
-};
-struct NumberItem {
-  Ref<> dict, key;
-};
-struct NumberUse {
-  size_t scalar, step;  // a number of the plan, and which one of ours it is
-};
-// Counters grow by 1 in every call.
-struct Numbers {
-  std::vector<NumberStep> steps;
-  std::vector<NumberUse> uses;
-  std::vector<NumberItem> items;
-
-  // For counters that are one higher. False: a number is not finite, or no float.
-  bool compute(const std::vector<Ref<Tensor>>& constants, Scalar* scalars) const;
-  void count(const std::vector<Ref<Tensor>>& constants) const;
-
- private:
-  double value_of(const NumberStep& step, const std::vector<Ref<Tensor>>& constants,
-                  const std::vector<double>& values) const;
-};
-bool is_counter(const Tensor* t);
 
 // A result that is a view of an output.
 struct ViewSpec {
@@ -233,12 +204,31 @@ struct ViewSpec {
 
 // How a result is built, depth first.
 struct RecipeItem {
-  enum Kind : uint8_t { Output, View, Argument, Constant, Object, Tuple, List, Dict, Built } kind;
-  Py_ssize_t index;   // of a tensor or view; containers: how many items follow
+  enum Kind : uint8_t {
+    Output,
+    View,
+    Argument,
+    Constant,
+    Object,
+    Number,
+    Tuple,
+    List,
+    Dict,
+    Built
+  } kind;
+  Py_ssize_t index;   // of a tensor, view or number; containers: how many items follow
   Ref<> object;       // Object: it; Dict: its keys; Built: what makes it of a tuple of its parts
   int32_t root = -1;  // Output, View: which of the node's results it is; -1: of none
   Ref<Node> spent{};  // Output: its history, of which a backward left nothing to run
   uint32_t spent_output = 0;
+};
+
+// What a call passes to an explanation, besides what that owns.
+struct Inputs {
+  Tensor* few[kMaxArgumentTensors];
+  std::vector<Tensor*> many;
+  Tensor** tensors = few;  // borrowed references: of arguments, then of gradients
+  std::vector<NumberValue> numbers;
 };
 
 struct Explanation {
@@ -250,7 +240,7 @@ struct Explanation {
   Ref<Instance> instance;
   std::vector<int32_t> sources;  // per tensor of the plan: of an input, or ~ of a constant
   int32_t arguments = 0;            // the first inputs are arguments, the others are gradients
-  std::vector<TensorGuard> inputs;  // of these gradients
+  std::vector<TensorGuard> taken;  // of these gradients
   std::vector<Ref<Tensor>> constants;
   std::vector<TensorGuard> constant_guards;
   std::vector<Scalar> scalars;
@@ -259,7 +249,7 @@ struct Explanation {
   std::vector<IndexGuard> indices;
   std::vector<WriteGuard> writes;
   std::vector<const Storage*> constant_storages;  // only compared, like `constant_memory`
-  std::unordered_set<const Storage*> constant_memory;  // where `inputs` is not empty
+  std::unordered_set<const Storage*> constant_memory;  // where `taken` is not empty
   std::vector<GradientGuard> gradient_guards;
   std::vector<int32_t> gradients;  // sources of tensors whose `.grad` calls set
   Numbers numbers;
@@ -271,9 +261,7 @@ struct Explanation {
   Ref<Replay> replay;              // null: no result needs a gradient
   Ref<> text;                      // its guards as lines
 
-  size_t room() const { return static_cast<size_t>(kMaxArgumentTensors) + inputs.size(); }
-  // tensors: as many as there is `room` for; filled with borrowed references.
-  bool holds(const Arguments& arguments, Tensor** tensors);
+  bool holds(const Arguments& arguments, Inputs* inputs);  // fills them in
   bool edges_hold(Tensor** tensors) const;   // gradients leave it as where it was learnt
   bool writes_hold(Tensor** tensors) const;  // what is written is one tensor's only
   bool gradients_hold(Tensor** tensors) const;  // fills in those that are inputs
@@ -283,8 +271,7 @@ struct Explanation {
   Tensor* input(int32_t source, Tensor** tensors) const {
     return source >= 0 ? tensors[source] : constants[static_cast<size_t>(~source)].get();
   }
-  // New reference; null + exception, or without one: a number is not finite, nothing was done.
-  PyObject* run(Tensor** tensors);
+  PyObject* run(const Inputs& inputs);  // new reference; null + exception
 };
 template <>
 struct Counting<Explanation> {

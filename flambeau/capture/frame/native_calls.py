@@ -107,13 +107,17 @@ def call(
 def _call_with_numbers(
     machine: Machine, function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    if function is isinstance:
-        return _isinstance(machine, *args, **kwargs)
+    if function in _STORES and not kwargs:
+        return _SPECIAL[function](machine, *args)
     owner = getattr(function, "__self__", None)
+    if isinstance(owner, type) and function == type.__instancecheck__.__get__(owner):
+        return _call_method(machine, owner, function, args, kwargs)
     if type(owner) is list and function.__name__ == "append":  # which does not look at it
         return _call_list(machine, owner, function, args)
     if kwargs:
         raise Unexplained("it passes a counter by name")
+    if function is bool:
+        return machine.truth(args[0])
     return machine.numbers.call(function, args)
 
 
@@ -591,4 +595,7 @@ _SPECIAL: dict[Any, Callable[..., object]] = {
     **{f: _bisect(f) for f in (bisect.bisect_left, bisect.bisect_right)},
     **{f: _bisect(f) for f in (bisect.insort_left, bisect.insort_right)},
 }
+_STORES: frozenset[Any] = frozenset(
+    {isinstance, type, getattr, hasattr, setattr, object.__setattr__}
+)
 _NAMED: frozenset[Any] = frozenset({dict, functools.partial, OrderedDict, defaultdict})
