@@ -1,12 +1,8 @@
-// Effects of a frame besides its result: gradients of leaves, items of dicts and lists, and
-// counters with the numbers that follow from them.
+// Effects of a frame besides its result: gradients of leaves, items of dicts and lists, cells.
 //
 // A dry run writes `.grad` as the program does, and notes what was there before: it is restored
 // when the dry run ends. An explained call compares what was read of it, and assigns what the
-// program leaves there. Counters are tensors of one element that Python adds 1 to and reads; the
-// numbers that it computes of their values are computed here, in its order and precision.
-#include <cmath>
-
+// program leaves there.
 #include "frame/frame.h"
 
 namespace fb {
@@ -87,11 +83,14 @@ bool has_hooks(const Autograd* a) {
 
 }  // namespace
 
-bool GradientGuard::holds(const Tensor* t, const std::vector<Ref<Tensor>>& constants) const {
+bool GradientGuard::holds(const Tensor* t, const Explanation& x) const {
   const Autograd* a = t->autograd;
-  if (!a) return kind != Same;
+  if (!a) return kind != Same && kind != Input;
   if (a->node || has_hooks(a)) return false;  // of a tensor that is no leaf it goes on
-  if (kind == Same) return a->grad == constants[static_cast<size_t>(constant)].get();
+  if (kind == Same) return a->grad == x.constants[static_cast<size_t>(index)].get();
+  if (kind == Input) {
+    return a->grad && x.taken[static_cast<size_t>(index - x.arguments)].holds(a->grad);
+  }
   return kind == Any || !a->grad;
 }
 
@@ -99,7 +98,7 @@ bool Explanation::outlived() const {
   return std::any_of(
       gradient_guards.begin(), gradient_guards.end(), [&](const GradientGuard& guard) {
         return guard.kind == GradientGuard::Same && guard.source < 0 &&
-               !guard.holds(constants[static_cast<size_t>(~guard.source)].get(), constants);
+               !guard.holds(constants[static_cast<size_t>(~guard.source)].get(), *this);
       });
 }
 
@@ -112,85 +111,13 @@ bool set_gradient(Tensor* t, PyObject* value) {
 }
 
 bool Effect::apply(PyObject* value) const {
-  if (!key) return PyList_Append(container.get(), value) == 0;
-  return PyDict_SetItem(container.get(), key.get(), value) == 0;
-}
-
-// ---------------------------------------------------------------- counters
-namespace {
-
-double counted(const Tensor* t) {
-  if (t->dtype == DType::F64) return *reinterpret_cast<const double*>(t->data()) + 1;
-  return *reinterpret_cast<const float*>(t->data()) + 1.0F;
-}
-
-double operand(const NumberStep::Operand& operand, const std::vector<double>& values) {
-  return operand.step < 0 ? operand.value : values[static_cast<size_t>(operand.step)];
-}
-
-double result_of(const NumberStep& step, double a, double b) {
-  switch (step.kind) {
-    case NumberStep::Count:
-    case NumberStep::Item:
-      return a;
-    case NumberStep::Add:
-      return a + b;
-    case NumberStep::Subtract:
-      return a - b;
-    case NumberStep::Multiply:
-      return a * b;
-    case NumberStep::Divide:
-      return a / b;
-    case NumberStep::Power:
-      return std::pow(a, b);
-    case NumberStep::SquareRoot:
-      return std::sqrt(a);
+  PyObject* target = container.get();
+  if (PyCell_Check(target)) return PyCell_Set(target, value) == 0;
+  if (PyList_Check(target) && key.get() == Py_None) return PyList_Append(target, value) == 0;
+  if (PyList_Check(target)) {
+    return PyList_SetItem(target, PyLong_AsSsize_t(key.get()), Py_NewRef(value)) == 0;
   }
-  return a;
-}
-
-}  // namespace
-
-bool is_counter(const Tensor* t) {
-  return (t->dtype == DType::F32 || t->dtype == DType::F64) && t->numel == 1 &&
-         on_host(t->device) && !t->storage->pending && !t->count && !(t->flags & kLazy);
-}
-
-double Numbers::value_of(const NumberStep& step, const std::vector<Ref<Tensor>>& constants,
-                         const std::vector<double>& values) const {
-  const auto index = static_cast<size_t>(step.left.step);
-  if (step.kind == NumberStep::Count) return counted(constants[index].get());
-  if (step.kind != NumberStep::Item) {
-    return result_of(step, operand(step.left, values), operand(step.right, values));
-  }
-  PyObject* value = PyDict_GetItemWithError(items[index].dict.get(), items[index].key.get());
-  if (!value) PyErr_Clear();
-  return value && PyFloat_CheckExact(value) ? PyFloat_AS_DOUBLE(value) : std::nan("");
-}
-
-bool Numbers::compute(const std::vector<Ref<Tensor>>& constants, Scalar* scalars) const {
-  std::vector<double> values;
-  values.reserve(steps.size());
-  for (const NumberStep& step : steps) {
-    values.push_back(value_of(step, constants, values));
-    if (!std::isfinite(values.back())) return false;  // Python raises, or has another type
-  }
-  for (const NumberUse& use : uses) scalars[use.scalar].d = values[use.step];
-  return true;
-}
-
-void Numbers::count(const std::vector<Ref<Tensor>>& constants) const {
-  for (const NumberStep& step : steps) {
-    if (step.kind != NumberStep::Count) continue;
-    Tensor* t = constants[static_cast<size_t>(step.left.step)].get();
-    const double value = counted(t);
-    if (t->dtype == DType::F64) {
-      *reinterpret_cast<double*>(t->data()) = value;
-    } else {
-      *reinterpret_cast<float*>(t->data()) = static_cast<float>(value);
-    }
-    tensor_bump_version(t);
-  }
+  return PyDict_SetItem(target, key.get(), value) == 0;
 }
 
 }  // namespace fb

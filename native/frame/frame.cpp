@@ -63,16 +63,13 @@ void drop_dead(Compiled* self) {
 }
 
 PyObject* run_explained(Compiled* self, const Arguments& arguments) {
-  Tensor* tensors[kMaxArgumentTensors];
+  Inputs inputs;
   for (size_t i = 0; i < self->explanations.size(); ++i) {
-    if (!self->explanations[i]->holds(arguments, tensors)) continue;
+    if (!self->explanations[i]->holds(arguments, &inputs)) continue;
     const Ref<Explanation> held = self->explanations[i];
     if (i > 0) std::swap(self->explanations[i], self->explanations[i / 2]);
     ++self->hits;
-    PyObject* result = held->run(tensors);
-    if (result || PyErr_Occurred()) return result;
-    --self->hits;
-    return nullptr;
+    return held->run(inputs);
   }
   // Gradients that were replaced are not owned any longer.
   if (std::any_of(self->explanations.begin(), self->explanations.end(),
@@ -109,17 +106,24 @@ bool learn(Compiled* self, const Arguments& arguments) {
 
 PyObject* call_recorded(Compiled* self, PyObject* const* args, size_t flags, PyObject* names) {
   const Arguments arguments{args, PyVectorcall_NARGS(flags), names};
-  const int64_t builds = record_builds();
+  const int64_t builds = record_builds(), flushes = record_flushes();
   const auto recorded = share(self->recorded);
   auto result = steal(PyObject_Vectorcall(recorded.get(), args, flags, names));
   if (!result || !may_learn() || builds != record_builds()) return result.release();
   if (!is_time(self, arguments)) return result.release();
+  // The state that the call leaves may be explained, while the one before is not.
+  Inputs inputs;
+  self->early = std::any_of(self->explanations.begin(), self->explanations.end(),
+                            [&](const Ref<Explanation>& x) { return x->holds(arguments, &inputs); });
+  if (self->early) return result.release();
   if (!learn(self, arguments)) return nullptr;
-  self->early = self->reason && PyUnicode_CompareWithASCIIString(self->reason, kOtherProgram) == 0;
+  self->early = self->reason
+                    ? PyUnicode_CompareWithASCIIString(self->reason, kOtherProgram) == 0
+                    : flushes != record_flushes() && !self->explanations.front()->instance;
   return result.release();
 }
 
-// A call may change what it reads (gradients that it adds to): then it is run dry before.
+// A call may change what it reads (gradients that it adds to, or drops): then it is run dry before.
 PyObject* call_learnt(Compiled* self, const Arguments& arguments) {
   self->early = false;
   if (self->failures >= kMaxFailures || !may_learn() || !learn(self, arguments)) return nullptr;
@@ -168,7 +172,7 @@ int compiled_traverse(PyObject* object, visitproc visit, void* arg) {
     for (const Ref<Tensor>& t : x->constants) Py_VISIT(object_of(t));
     if (const int stop = x->pattern.visit(visit, arg)) return stop;
     for (const Effect& effect : x->effects) Py_VISIT(effect.container.get());
-    for (const NumberItem& item : x->numbers.items) Py_VISIT(item.dict.get());
+    for (const NumberItem& item : x->numbers.items) Py_VISIT(item.container.get());
     for (const RecipeItem& item : x->recipe) {
       Py_VISIT(item.object.get());
       Py_VISIT(item.spent.get());
@@ -384,16 +388,33 @@ bool Explanation::writes_hold(Tensor** tensors) const {
              constants[static_cast<size_t>(step.left.step)]->storage == storage;
     });
   };
-  const bool writes_argument =
-      std::any_of(writes.begin(), writes.end(), [](const WriteGuard& w) { return w.source >= 0; });
+  const bool writes_argument = std::any_of(
+      writes.begin(), writes.end(), [&](const WriteGuard& w) { return is_argument(w.source); });
   return std::none_of(sources.begin(), sources.end(), [&](int32_t source) {
-    if (source < 0 && !writes_argument) return false;
+    if (!is_argument(source) && !writes_argument) return false;
     const Storage* storage = input(source, tensors)->storage;
-    if (source >= 0 && counts(storage)) return true;
+    if (is_argument(source) && counts(storage)) return true;
     return std::any_of(writes.begin(), writes.end(), [&](const WriteGuard& w) {
-      return source != w.source && (source >= 0 || w.source >= 0) &&
+      return source != w.source && (is_argument(source) || is_argument(w.source)) &&
              input(w.source, tensors)->storage == storage;
     });
+  });
+}
+
+bool Explanation::inputs_hold(Tensor** tensors) const {
+  for (size_t i = 0; i < constants.size(); ++i) {
+    if (constants[i]->storage != constant_storages[i]) return false;
+  }
+  std::vector<const Storage*> storages;
+  storages.reserve(taken.size());
+  for (size_t i = 0; i < taken.size(); ++i) {
+    storages.push_back(tensors[static_cast<size_t>(arguments) + i]->storage);
+    if (constant_memory.count(storages.back()) != 0) return false;
+  }
+  std::sort(storages.begin(), storages.end());
+  if (std::adjacent_find(storages.begin(), storages.end()) != storages.end()) return false;
+  return std::none_of(tensors, tensors + arguments, [&](const Tensor* t) {
+    return std::binary_search(storages.begin(), storages.end(), t->storage);
   });
 }
 
@@ -405,24 +426,31 @@ bool Explanation::gradients_hold(Tensor** tensors) const {
     return item.spent && node_observed(item.spent.get());
   };
   if (std::any_of(recipe.begin(), recipe.end(), observed)) return false;
-  return std::all_of(gradient_guards.begin(), gradient_guards.end(), [&](const GradientGuard& g) {
-    return g.holds(input(g.source, tensors), constants);
-  });
+  for (const GradientGuard& guard : gradient_guards) {
+    const Tensor* t = input(guard.source, tensors);
+    if (!guard.holds(t, *this)) return false;
+    if (guard.kind == GradientGuard::Input) tensors[guard.index] = t->autograd->grad;
+  }
+  return taken.empty() || inputs_hold(tensors);
 }
 
-bool Explanation::holds(const Arguments& arguments, Tensor** tensors) {
+bool Explanation::holds(const Arguments& call, Inputs* inputs) {
   if (!(Modes::now() == modes) || changes != record_changes()) return false;
   if (ranged && profiling()) return false;
-  if (!pattern.matches(arguments, tensors) || !guards.hold()) return false;
+  if (!taken.empty()) inputs->many.resize(kMaxArgumentTensors + taken.size());
+  Tensor** tensors = inputs->tensors = taken.empty() ? inputs->few : inputs->many.data();
+  if (!pattern.matches(call, tensors) || !guards.hold()) return false;
   for (size_t i = 0; i < constants.size(); ++i) {
     if (!constant_guards[i].holds(constants[i].get())) return false;
   }
+  if (!gradient_guards.empty() && !gradients_hold(tensors)) return false;
   const bool written = !writes.empty() || !numbers.steps.empty();
   if ((replay && !edges_hold(tensors)) || (written && !writes_hold(tensors))) return false;
-  if (!gradient_guards.empty() && !gradients_hold(tensors)) return false;
-  return std::all_of(indices.begin(), indices.end(), [&](const IndexGuard& guard) {
-    return index_holds(guard, input(guard.source, tensors));
-  });
+  return std::all_of(indices.begin(), indices.end(),
+                     [&](const IndexGuard& guard) {
+                       return index_holds(guard, input(guard.source, tensors));
+                     }) &&
+         (numbers.steps.empty() || numbers.compute(constants, &inputs->numbers));
 }
 
 namespace {
@@ -430,6 +458,7 @@ namespace {
 struct Building {
   const Explanation& x;
   Tensor** tensors;
+  const std::vector<NumberValue>& numbers;
   PyObject* const* outputs;
   Node* node;  // of the results that need a gradient; null: none does
   size_t at = 0;
@@ -480,6 +509,8 @@ PyObject* build(Building* b) {
       return Py_NewRef(object_of(b->x.constants[index]));
     case RecipeItem::Object:
       return Py_NewRef(item.object.get());
+    case RecipeItem::Number:
+      return b->numbers[index].object();
     case RecipeItem::Tuple:
       return build_tuple(index, next);
     case RecipeItem::List:
@@ -520,16 +551,29 @@ Instance* current(Ref<Instance>* instance) {
 
 }  // namespace
 
-PyObject* Explanation::run(Tensor** tensors) {
+PyObject* Explanation::run(const Inputs& inputs) {
   constexpr size_t kFew = 8;
   std::array<Tensor*, kFew> few{};
   std::array<PyObject*, kFew> few_outputs{};
   std::vector<Tensor*> many;
   std::vector<PyObject*> many_outputs;
-  Building building{*this, tensors, nullptr, nullptr};
+  Tensor** tensors = inputs.tensors;
+  Building building{*this, tensors, inputs.numbers, nullptr, nullptr};
+  std::vector<Ref<Tensor>> owned;  // gradients, which the call may replace
+  owned.reserve(taken.size());
+  for (size_t i = 0; i < taken.size(); ++i) {
+    owned.push_back(share(tensors[static_cast<size_t>(arguments) + i]));
+  }
   std::vector<Scalar> varying;
   if (!numbers.uses.empty()) varying = scalars;
-  if (!numbers.compute(constants, varying.data())) return nullptr;
+  for (const NumberUse& use : numbers.uses) {
+    const NumberValue& value = inputs.numbers[use.step];
+    if (value.integer) {
+      varying[use.scalar].i = value.i;
+    } else {
+      varying[use.scalar].d = value.d;
+    }
+  }
   numbers.count(constants);
   if (!instance) return build_all(&building);
   const Ref<Instance> held = share(current(&instance));

@@ -5,13 +5,17 @@
 // that takes its tensors from, and how the result is built.
 #pragma once
 #include <algorithm>
+#include <unordered_set>
 
 #include "core.h"
 #include "frame/effects.h"
+#include "frame/numbers.h"
 #include "frame/version.h"
 #include "record/region.h"
 
 namespace fb {
+
+struct Explanation;
 
 // What the thread does to all calls.
 struct Modes {
@@ -169,53 +173,23 @@ struct WriteGuard {
   uint32_t counts;  // by how much its version grows
 };
 
-// The `.grad` of a tensor before a call. No hook sees what a backward adds to it.
+// The `.grad` of a tensor before a call. No hook sees what a backward adds to it. One that is an
+// input may be another tensor in each call, which shares its memory with no other input.
 struct GradientGuard {
-  enum Kind : uint8_t { None, Same, Any } kind;
-  int32_t source;    // whose it is, as of `Explanation::sources`
-  int32_t constant;  // Same: it
+  enum Kind : uint8_t { None, Same, Any, Input } kind;
+  int32_t source;   // whose it is, as of `Explanation::sources`
+  int32_t index;    // Same: which constant it is; Input: of `Explanation::inputs`
 
-  bool holds(const Tensor* t, const std::vector<Ref<Tensor>>& constants) const;
+  bool holds(const Tensor* t, const Explanation& x) const;
 };
 bool set_gradient(Tensor* t, PyObject* value);  // a tensor or None; false + exception
 
-// A dict from outside that gets an item, or a list that gets an element.
+// A dict from outside that gets an item, a list that gets an element, or a cell.
 struct Effect {
-  Ref<> container, key;  // key: null for a list
+  Ref<> container, key;  // key: of a dict; an index; None: one more element, or a cell
 
   bool apply(PyObject* value) const;
 };
-
-// One number of those that differ between calls: the value of a counter, a float that a dict
-// holds, or computed of others.
-struct NumberStep {
-  enum Kind : uint8_t { Count, Item, Add, Subtract, Multiply, Divide, Power, SquareRoot } kind;
-  struct Operand {
-    int32_t step;  // which number it is; -1: `value`. Count: of a constant; Item: of `items`
-    double value;
-  } left, right;
-};
-struct NumberItem {
-  Ref<> dict, key;
-};
-struct NumberUse {
-  size_t scalar, step;  // a number of the plan, and which one of ours it is
-};
-// Counters grow by 1 in every call.
-struct Numbers {
-  std::vector<NumberStep> steps;
-  std::vector<NumberUse> uses;
-  std::vector<NumberItem> items;
-
-  // For counters that are one higher. False: a number is not finite, or no float.
-  bool compute(const std::vector<Ref<Tensor>>& constants, Scalar* scalars) const;
-  void count(const std::vector<Ref<Tensor>>& constants) const;
-
- private:
-  double value_of(const NumberStep& step, const std::vector<Ref<Tensor>>& constants,
-                  const std::vector<double>& values) const;
-};
-bool is_counter(const Tensor* t);
 
 // A result that is a view of an output.
 struct ViewSpec {
@@ -230,12 +204,31 @@ struct ViewSpec {
 
 // How a result is built, depth first.
 struct RecipeItem {
-  enum Kind : uint8_t { Output, View, Argument, Constant, Object, Tuple, List, Dict, Built } kind;
-  Py_ssize_t index;   // of a tensor or view; containers: how many items follow
+  enum Kind : uint8_t {
+    Output,
+    View,
+    Argument,
+    Constant,
+    Object,
+    Number,
+    Tuple,
+    List,
+    Dict,
+    Built
+  } kind;
+  Py_ssize_t index;   // of a tensor, view or number; containers: how many items follow
   Ref<> object;       // Object: it; Dict: its keys; Built: what makes it of a tuple of its parts
   int32_t root = -1;  // Output, View: which of the node's results it is; -1: of none
   Ref<Node> spent{};  // Output: its history, of which a backward left nothing to run
   uint32_t spent_output = 0;
+};
+
+// What a call passes to an explanation, besides what that owns.
+struct Inputs {
+  Tensor* few[kMaxArgumentTensors];
+  std::vector<Tensor*> many;
+  Tensor** tensors = few;  // borrowed references: of arguments, then of gradients
+  std::vector<NumberValue> numbers;
 };
 
 struct Explanation {
@@ -245,7 +238,9 @@ struct Explanation {
   Pattern pattern;
   int64_t changes;  // record_changes() when it was explained
   Ref<Instance> instance;
-  std::vector<int32_t> sources;  // per tensor of the plan: of an argument, or ~ of a constant
+  std::vector<int32_t> sources;  // per tensor of the plan: of an input, or ~ of a constant
+  int32_t arguments = 0;            // the first inputs are arguments, the others are gradients
+  std::vector<TensorGuard> taken;  // of these gradients
   std::vector<Ref<Tensor>> constants;
   std::vector<TensorGuard> constant_guards;
   std::vector<Scalar> scalars;
@@ -253,7 +248,8 @@ struct Explanation {
   std::vector<PyObject*> generators;  // None each: the default one
   std::vector<IndexGuard> indices;
   std::vector<WriteGuard> writes;
-  std::vector<const Storage*> constant_storages;  // where `writes` is not empty; only compared
+  std::vector<const Storage*> constant_storages;  // only compared, like `constant_memory`
+  std::unordered_set<const Storage*> constant_memory;  // where `taken` is not empty
   std::vector<GradientGuard> gradient_guards;
   std::vector<int32_t> gradients;  // sources of tensors whose `.grad` calls set
   Numbers numbers;
@@ -265,16 +261,17 @@ struct Explanation {
   Ref<Replay> replay;              // null: no result needs a gradient
   Ref<> text;                      // its guards as lines
 
-  bool holds(const Arguments& arguments, Tensor** tensors);
+  bool holds(const Arguments& arguments, Inputs* inputs);  // fills them in
   bool edges_hold(Tensor** tensors) const;   // gradients leave it as where it was learnt
   bool writes_hold(Tensor** tensors) const;  // what is written is one tensor's only
-  bool gradients_hold(Tensor** tensors) const;
+  bool gradients_hold(Tensor** tensors) const;  // fills in those that are inputs
+  bool inputs_hold(Tensor** tensors) const;     // none shares its memory
+  bool is_argument(int32_t source) const { return source >= 0 && source < arguments; }
   bool outlived() const;  // it owns gradients that are no longer those of their tensors
   Tensor* input(int32_t source, Tensor** tensors) const {
     return source >= 0 ? tensors[source] : constants[static_cast<size_t>(~source)].get();
   }
-  // New reference; null + exception, or without one: a number is not finite, nothing was done.
-  PyObject* run(Tensor** tensors);
+  PyObject* run(const Inputs& inputs);  // new reference; null + exception
 };
 template <>
 struct Counting<Explanation> {

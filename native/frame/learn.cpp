@@ -86,10 +86,12 @@ class Builder {
     return true;
   }
 
-  // Reads the result. `identical`: what it holds itself; `built`: objects with their parts.
-  bool read_result(PyObject* value, PyObject* identical, PyObject* built) {
+  // Reads the result. `identical`: what it holds itself; `built`: objects with their parts;
+  // `numbers`: the last one says which of them it shows.
+  bool read_result(PyObject* value, PyObject* identical, PyObject* built, PyObject* numbers) {
     identical_ = identical;
     built_ = built;
+    shown_ = PyTuple_GET_ITEM(numbers, PyTuple_GET_SIZE(numbers) - 1);
     return read_result(value);
   }
   bool read_result(PyObject* value) {
@@ -101,6 +103,12 @@ class Builder {
     if (PyTuple_CheckExact(value)) return read_items(RecipeItem::Tuple, value);
     if (PyList_CheckExact(value)) return read_items(RecipeItem::List, value);
     if (PyDict_CheckExact(value)) return read_dict(value);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(shown_); ++i) {
+      PyObject* entry = PyList_GET_ITEM(shown_, i);
+      if (PyTuple_GET_ITEM(entry, 0) != value) continue;
+      x_->recipe.push_back({RecipeItem::Number, PyLong_AsSsize_t(PyTuple_GET_ITEM(entry, 1)), {}});
+      return true;
+    }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(built_); ++i) {
       PyObject* entry = PyTuple_GET_ITEM(built_, i);
       if (PyTuple_GET_ITEM(entry, 0) == value) return read_built(entry);
@@ -118,47 +126,55 @@ class Builder {
       if (source == sources_.end()) {
         return refuse("a gradient is of no argument or parameter") != nullptr;
       }
-      GradientGuard guard{read ? GradientGuard::None : GradientGuard::Any, source->second, -1};
-      if (read && before != Py_None) {
-        const auto same = sources_.find(tensor_of(before));
-        if (same == sources_.end() || same->second >= 0) {
-          return refuse("a gradient is an argument, or was not read") != nullptr;
-        }
-        guard.kind = GradientGuard::Same;
-        guard.constant = ~same->second;
-      }
       const Tensor* t = x_->input(source->second, arguments_.data());
-      if (!guard.holds(t, x_->constants)) return refuse("a gradient has hooks") != nullptr;
-      x_->gradient_guards.push_back(guard);
+      if (!x_->gradient_guards[static_cast<size_t>(i)].holds(t, *x_)) {
+        return refuse("a gradient has hooks") != nullptr;
+      }
       if (read && before == after) continue;
       x_->gradients.push_back(source->second);
       if (!read_result(after)) return false;
     }
+    if (!x_->taken.empty() && !x_->inputs_hold(arguments_.data())) {
+      return refuse("gradients share memory") != nullptr;
+    }
+    return true;
+  }
+  // Those that are no constants are inputs: a later call may have others.
+  bool add_gradients(PyObject* list) {
+    x_->arguments = static_cast<int32_t>(arguments_.size());
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+      PyObject* entry = PyList_GET_ITEM(list, i);
+      PyObject* before = PyTuple_GET_ITEM(entry, 1);
+      const bool read = PyLong_AsLong(PyTuple_GET_ITEM(entry, 2)) != 0;
+      const auto source = sources_.find(tensor_of(PyTuple_GET_ITEM(entry, 0)));
+      if (source == sources_.end()) {
+        return refuse("a gradient is of no argument or parameter") != nullptr;
+      }
+      GradientGuard guard{read ? GradientGuard::None : GradientGuard::Any, source->second, -1};
+      if (read && before != Py_None && !add_gradient(&guard, tensor_of(before))) return false;
+      x_->gradient_guards.push_back(guard);
+    }
     return true;
   }
 
-  // (dict, key, value) each, or (list, None, value).
+  // (dict, key, value) each, (list, index or None, value), or (cell, None, value).
   bool read_effects(PyObject* list) {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
       PyObject* entry = PyList_GET_ITEM(list, i);
       PyObject *container = PyTuple_GET_ITEM(entry, 0), *key = PyTuple_GET_ITEM(entry, 1);
-      x_->effects.push_back({share(container), PyList_Check(container) ? Ref<>() : share(key)});
+      x_->effects.push_back({share(container), share(key)});
       if (!read_result(PyTuple_GET_ITEM(entry, 2))) return false;
     }
     return true;
   }
 
-  // (counters, items, steps, uses): see capture/frame/numbers.py.
+  // (counters, items, steps, conditions, uses, shown): see capture/frame/numbers.py.
   bool read_numbers(PyObject* parts) {
-    PyObject *counters, *items, *steps, *uses;
-    if (!PyArg_ParseTuple(parts, "O!O!O!O!", &PyList_Type, &counters, &PyList_Type, &items,
-                          &PyList_Type, &steps, &PyList_Type, &uses)) {
+    PyObject *counters, *items, *steps, *conditions, *uses, *shown;
+    if (!PyArg_ParseTuple(parts, "O!O!O!O!O!O!", &PyList_Type, &counters, &PyList_Type, &items,
+                          &PyList_Type, &steps, &PyList_Type, &conditions, &PyList_Type, &uses,
+                          &PyList_Type, &shown)) {
       return false;
-    }
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items); ++i) {
-      PyObject* entry = PyList_GET_ITEM(items, i);
-      x_->numbers.items.push_back(
-          {share(PyTuple_GET_ITEM(entry, 0)), share(PyTuple_GET_ITEM(entry, 1))});
     }
     std::vector<int32_t> constants;
     std::unordered_set<const Storage*> storages;
@@ -172,10 +188,7 @@ class Builder {
       }
       constants.push_back(~source->second);
     }
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(steps); ++i) {
-      if (!read_step(PyList_GET_ITEM(steps, i), constants)) return false;
-    }
-    return read_uses(uses);
+    return x_->numbers.read(items, steps, conditions, constants) && read_uses(uses);
   }
 
   bool complete() const {
@@ -186,34 +199,33 @@ class Builder {
   }
 
  private:
-  bool read_step(PyObject* entry, const std::vector<int32_t>& constants) {
-    NumberStep step{};
-    int kind = 0;
-    if (!PyArg_ParseTuple(entry, "iidid", &kind, &step.left.step, &step.left.value,
-                          &step.right.step, &step.right.value)) {
-      return false;
-    }
-    step.kind = static_cast<NumberStep::Kind>(kind);
-    if (step.kind == NumberStep::Count) {
-      step.left.step = constants[static_cast<size_t>(step.left.step)];
-    }
-    x_->numbers.steps.push_back(step);
+  bool add_gradient(GradientGuard* guard, Tensor* gradient) {
+    const auto added = sources_.emplace(gradient, static_cast<int32_t>(arguments_.size()));
+    const int32_t source = added.first->second;
+    guard->kind = source < 0 ? GradientGuard::Same : GradientGuard::Input;
+    guard->index = source < 0 ? ~source : source;
+    if (!added.second) return source < 0 || refuse("a gradient is an argument, or of two leaves") != nullptr;
+    arguments_.push_back(gradient);
+    x_->taken.push_back(TensorGuard::of(gradient));
     return true;
   }
 
   // (placeholder, step) each: every use is one number of the plan.
   bool read_uses(PyObject* uses) {
-    std::unordered_multimap<double, size_t> steps;
+    std::unordered_multimap<double, size_t> steps;  // placeholders are exact as floats
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(uses); ++i) {
       double value;
       Py_ssize_t step;
       if (!PyArg_ParseTuple(PyList_GET_ITEM(uses, i), "dn", &value, &step)) return false;
       steps.emplace(value, static_cast<size_t>(step));
     }
-    for (size_t k = 0; k < x_->scalars.size(); ++k) {
-      if (!x_->scalar_is_float[k]) continue;
-      const auto use = steps.find(x_->scalars[k].d);
-      if (use != steps.end()) x_->numbers.uses.push_back({k, use->second});
+    for (size_t k = 0; !steps.empty() && k < x_->scalars.size(); ++k) {
+      const Scalar& scalar = x_->scalars[k];
+      const auto use =
+          steps.find(x_->scalar_is_float[k] ? scalar.d : static_cast<double>(scalar.i));
+      if (use == steps.end()) continue;
+      if (x_->numbers.steps[use->second].integer == (x_->scalar_is_float[k] != 0)) break;
+      x_->numbers.uses.push_back({k, use->second});
     }
     return x_->numbers.uses.size() == steps.size() ||
            refuse("a number is used in another way") != nullptr;
@@ -236,7 +248,10 @@ class Builder {
         x_->writes.push_back({source, 1});
       }
     }
-    for (const auto& constant : x_->constants) x_->constant_storages.push_back(constant->storage);
+    for (const auto& constant : x_->constants) {
+      x_->constant_storages.push_back(constant->storage);
+      if (!x_->taken.empty()) x_->constant_memory.insert(constant->storage);
+    }
     return true;
   }
 
@@ -444,6 +459,7 @@ class Builder {
   Recorder* r_;
   Region region_;                                     // empty: no result needs a gradient
   PyObject *identical_ = nullptr, *built_ = nullptr;  // tuples
+  PyObject* shown_ = nullptr;                         // a list
   std::vector<int32_t> live_;
   std::vector<Tensor*> arguments_;
   std::unordered_map<const Tensor*, int32_t> sources_;
@@ -478,9 +494,9 @@ Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, 
     return {};
   }
   Builder builder(x, active_recorder);
-  const bool fine = x->guards.read(parts) && builder.add_constants(constants) &&
+  const bool fine = x->guards.read(parts) && builder.add_constants(constants) && builder.add_gradients(gradients) &&
                     builder.find_program() && builder.read_indices() &&
-                    builder.read_result(result, identical, built) &&
+                    builder.read_result(result, identical, built, numbers) &&
                     builder.read_gradients(gradients) && builder.read_effects(effects) &&
                     builder.read_numbers(numbers) && builder.complete();
   x->pattern.forget_tensors();

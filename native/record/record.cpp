@@ -48,6 +48,7 @@ uint32_t next_epoch = 1;
 bool record_watched() { return flush_watched; }
 bool record_learning() { return active_recorder && active_recorder->learning; }
 int64_t record_builds() { return stream_builds; }
+int64_t record_flushes() { return stream_flushes; }
 int64_t record_changes() { return stream_changes; }
 
 void record_drop_taped(Recorder* r) {

@@ -383,7 +383,7 @@ def test_what_is_written_and_not_read() -> None:
     assert compiled._hits > 3, compiled._reason
 
 
-def test_what_is_read_and_written_is_recorded() -> None:
+def test_what_is_read_and_written() -> None:
     notes = Notes()
     notes.calls = 0
 
@@ -394,7 +394,7 @@ def test_what_is_read_and_written_is_recorded() -> None:
     compiled = torch.compile(counted)
     for call in range(8):
         assert compiled(torch.ones(2)).tolist() == [call + 1.0] * 2
-    assert notes.calls == 8 and compiled._hits == 0
+    assert notes.calls == 8 and compiled._hits > 3, compiled._reason
 
 
 def test_gradients_of_an_argument() -> None:

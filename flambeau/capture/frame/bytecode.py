@@ -22,6 +22,7 @@ from flambeau.capture.frame.evidence import MISSING, Raised, Unexplained, is_key
 from flambeau.capture.frame.generators import Trace
 from flambeau.capture.frame.machine import Machine
 from flambeau.capture.frame.native_calls import attribute_or
+from flambeau.capture.frame.numbers import Number
 from flambeau.ir.lock import importing
 
 NULL = object()
@@ -255,7 +256,7 @@ class Frame:
     def _load_global(self, i: Instruction) -> None:
         evidence, function = self.machine.evidence, self.function
         name = function.__globals__.get("__name__", "")
-        value = evidence.item(function.__globals__, i.value, f"globals of {name}")
+        value = self.machine.table_item(function.__globals__, i.value, f"globals of {name}")
         if value is MISSING:
             value = evidence.item(function.__builtins__, i.value, "builtins")
         if value is MISSING:
@@ -267,7 +268,7 @@ class Frame:
         self.stack.extend((NULL, value) if called else (value,))
 
     def _store_global(self, i: Instruction) -> None:
-        self.machine.evidence.write(self.function.__globals__, i.value, self.stack.pop())
+        self.machine.write(self.function.__globals__, i.value, self.stack.pop())
 
     def _make_cell(self, i: Instruction) -> None:
         value = self.locals[i.arg]
@@ -281,19 +282,13 @@ class Frame:
         self.stack.append(self.locals[i.arg])
 
     def _load_deref(self, i: Instruction) -> None:
-        cell = self.locals[i.arg]
-        if self.machine.is_fresh(cell):
-            value = cell.cell_contents
-        else:
-            value = self.machine.evidence.cell(cell)
-            if value is MISSING:
-                raise Raised(NameError(i.value), exact=False)
+        value = self.machine.cell(self.locals[i.arg])
+        if value is MISSING:
+            raise Raised(NameError(i.value), exact=False)
         self.stack.append(value)
 
     def _store_deref(self, i: Instruction) -> None:
-        cell = self.locals[i.arg]
-        self.machine.writable(cell)
-        cell.cell_contents = self.stack.pop()
+        self.machine.write_cell(self.locals[i.arg], self.stack.pop())
 
     def _make_function(self, i: Instruction) -> None:
         stack = self.stack
@@ -502,6 +497,9 @@ class Frame:
                 id(left) in evidence.constants or id(right) in evidence.constants
             ):
                 raise Unexplained("it compares the identities of an argument and a parameter")
+        values = (*_BY_VALUE, Number)
+        if type(left) in values and type(right) in values and Number in (type(left), type(right)):
+            raise Unexplained("it compares the identity of a counter")
         if type(left) is type(right) and type(left) in _BY_VALUE:
             raise Unexplained(f"it compares the identities of two {type(left).__name__}")
         self.stack.append((left is right) ^ bool(i.arg))

@@ -46,12 +46,12 @@ class Evidence:
     """The notes of one dry run.
 
     Attributes:
-        arguments: the call's arguments, which a pattern compares: by identity number, with the
-            containers that are compared item by item.
+        arguments: the call's arguments, which a pattern compares, and gradients: by identity
+            number, with the containers that are compared item by item.
         constants: tensors that guards lead to.
         identical: other objects that guards lead to: a result holds themselves, not copies.
-        effects: (dict, key, value) of items that are written, by identity number and key; (list,
-            None, value) of what is appended.
+        effects: (container, key, value) of what is written, by identity number and key: items of
+            dicts, elements of lists (key None: it is appended), cells (key None).
     """
 
     def __init__(self, values: list[Any]) -> None:
@@ -99,6 +99,12 @@ class Evidence:
         if type(value) is tuple and depth < _MAX_DEPTH:
             for item in value:
                 self.read(item, depth + 1)
+        return value
+
+    def gradient(self, value: Any) -> Any:
+        """The gradient of a tensor: another one in each call, unless guards lead to it, too."""
+        if id(value) not in self.constants:
+            self.arguments[id(value)] = value
         return value
 
     def names(self, value: object) -> bool:
@@ -154,7 +160,7 @@ class Evidence:
 
     # ------------------------------------------------------------------ what is written
     def write(self, table: Any, key: Any, value: object) -> None:
-        """A dict from outside gets an item, which nothing reads before."""
+        """A dict from outside gets an item."""
         kind = type(table)
         if kind not in (dict, defaultdict) or id(table) in self.arguments:
             raise Unexplained(f"it writes to a {kind.__name__} from outside")
@@ -162,9 +168,17 @@ class Evidence:
             if look_up(table, key) is value:
                 self.item(table, key)  # the write changes nothing
                 return
-            if id(table) in self._complete or key in self._dicts.get(id(table), ((), ()))[1]:
-                raise Unexplained(f"it changes what it reads of a {kind.__name__} from outside")
         self.effects[id(table), key] = (table, key, value)
+
+    def reads(self, table: Any, key: Any) -> bool:
+        """Whether what a dict has under a key was read, and is not written."""
+        if (id(table), key) in self.effects:
+            return False
+        return id(table) in self._complete or key in self._dicts.get(id(table), ((), ()))[1]
+
+    def reads_cell(self, cell: object) -> bool:
+        """Whether the value of a variable of a closure was read."""
+        return id(cell) in self._cells
 
     def append(self, values: list[Any], value: object) -> None:
         """A list from outside gets one more element; nothing reads it before."""

@@ -20,6 +20,7 @@ from flambeau.ir.lock import late
 from flambeau.runtime import logs
 
 _RATES = "_read_rates"  # attribute of a compiled function
+_ATTEMPTS = 8  # each may meet a counter that those before did not reach
 
 
 def learn(compiled: Any, ways: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
@@ -35,10 +36,15 @@ def learn(compiled: Any, ways: int, args: tuple[Any, ...], kwargs: dict[str, Any
     """
     rates = vars(compiled).setdefault(_RATES, Rates())
     rates.begin()
-    guards, reason = _attempt(compiled, ways, args, kwargs)
+    for _ in range(_ATTEMPTS):
+        rates.grown = False
+        guards, reason = _attempt(compiled, ways, args, kwargs)
+        if reason is None or not rates.grown:
+            break
     if reason is not None and rates.varying:  # Python looks at one of them, or it is no number
         rates.fixed = True
-        guards, reason = _attempt(compiled, ways, args, kwargs)
+        guards, again = _attempt(compiled, ways, args, kwargs)
+        reason = again and reason
     if reason is not None:
         text = f"{_title(compiled)} is recorded at every call: {reason}"
         debug.show(debug.PLANS, text)
@@ -88,7 +94,7 @@ def _explain(compiled: Any, mode: int, args: tuple[Any, ...], kwargs: dict[str, 
     gradients = _core.record_gradients()  # they are what they were from here on
     for _, before, read, _ in gradients:
         if read and before is not None:
-            evidence.read(before)
+            evidence.gradient(before)
     lines = argument_lines(values, names) + evidence.lines() + gradient_lines(gradients)
     lines += machine.numbers.lines()
     machine.forget()  # what only the dry run holds is no result

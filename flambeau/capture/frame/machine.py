@@ -1,8 +1,7 @@
 """Attributes, calls and operators of a dry run, on real values.
 
 Each operation is either one of Python code, which is interpreted, or one of native code that is
-understood (`native_calls`): its effects are its result. Values that the dry run makes are `fresh`:
-they may be written. All else may only be read, and each read is noted.
+understood (`native_calls`): its effects are its result. `values` says which may be written.
 """
 
 from __future__ import annotations
@@ -15,21 +14,20 @@ import sys
 import types
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 from flambeau import _core
 from flambeau._core import Tensor
 from flambeau.capture.frame import native_calls as native
 from flambeau.capture.frame import plain, tensors
 from flambeau.capture.frame.binding import bind
-from flambeau.capture.frame.evidence import MISSING, Evidence, Raised, Unexplained, is_key, look_up
-from flambeau.capture.frame.generators import GENERATOR_METHODS, Generator, Trace
-from flambeau.capture.frame.numbers import Number, Numbers, Rates
+from flambeau.capture.frame.evidence import MISSING, Evidence, Raised, Unexplained
+from flambeau.capture.frame.generators import GENERATOR_METHODS, Generator
+from flambeau.capture.frame.numbers import Number, Rates
 from flambeau.capture.frame.tensors import CALLED
+from flambeau.capture.frame.values import Value, Values
 from flambeau.ir.lock import late
 from flambeau.runtime import boundaries
-
-Value = TypeVar("Value")
 
 _HEAP_TYPE = 1 << 9  # of `type.__flags__`
 _FIELDS: tuple[type, ...] = (  # descriptors of the items of named tuples
@@ -54,26 +52,21 @@ _GENERIC = frozenset(  # ways to read and write attributes that look them up pla
 )
 
 
-class Machine:
+class Machine(Values):
     """Interprets calls.
 
     Attributes:
-        evidence: what they read.
-        rates, numbers: floats among that, and all numbers, that differ between calls.
         ranged: whether they name a part of themselves for profiles.
         steps: instructions that may still be executed.
         handled: the error whose handler runs.
     """
 
     def __init__(self, evidence: Evidence, rates: Rates) -> None:
-        self.evidence = evidence
-        self.rates = rates
-        self.numbers = Numbers()
+        super().__init__(evidence, rates)
         self.ranged = False
         self.steps = _MAX_STEPS
         self.codes: dict[int, Any] = {}  # decoded, by identity of the code objects
         self.handled: BaseException | None = None
-        self._fresh: dict[int, Any] = {}
         self._generators: list[Generator] = []
         self._depth = 0
 
@@ -87,56 +80,14 @@ class Machine:
         self.codes.clear()
 
     # ------------------------------------------------------------------ fresh values
-    def fresh(self, value: Value) -> Value:
-        """Notes that the dry run made a value."""
-        self._fresh[id(value)] = value
-        return value
-
-    def is_fresh(self, value: object) -> bool:
-        """Whether the dry run made a value, so that it may be written."""
-        return id(value) in self._fresh
-
-    def writable(self, value: object) -> None:
-        """Raises where a value that outlives the frame would be written."""
-        if id(value) not in self._fresh:
-            raise Unexplained(f"it writes to a {type(value).__name__} from outside")
-
-    def touch(self, value: Any) -> None:
-        """All that a container holds is read, and native code may read it."""
-        kind = type(value)
-        if kind in plain.ATOMS or kind in plain.TENSORS:
-            return
-        if kind in plain.CONTAINERS:
-            self._touch_items(value, kind)
-        elif kind in plain.ITERATORS:
-            self.writable(value)
-        elif kind is slice:
-            self.touch((value.start, value.stop, value.step))
-        elif kind in plain.BY_IDENTITY:
-            return
-        elif self.is_named_tuple(kind):
-            self.touch(self.as_tuple(value))
-        elif not self.is_fresh(value) or kind.__flags__ & _HEAP_TYPE:  # which may have methods
-            raise Unexplained(f"native code reads a {kind.__name__}")
-
-    def _touch_items(self, value: Any, kind: type) -> None:
-        outside = id(value) not in self._fresh
-        if kind in (list, deque, set) and outside:
-            self.evidence.elements(value)
-        elif kind in plain.DICTS:
-            if outside:
-                self.evidence.items(value)
-            if kind is OrderedDict and outside and len(value) > 1:
-                raise Unexplained("it iterates over an OrderedDict")  # whose order has no version
-            value = value.values()
-        for item in tuple(value):
-            if type(item) not in plain.ATOMS:
-                self.touch(item)
-
     # ------------------------------------------------------------------ attributes
     def getattr(self, value: Any, name: str) -> Any:
         """The attribute of a value."""
         kind = type(value)
+        if kind is Number:
+            if hasattr(self.typed(value), name):
+                raise self.numbers.refuse(value, f"it reads {name} of a counter")
+            raise Raised(AttributeError(name), exact=False)
         if kind in plain.TENSORS:
             return tensors.attribute(self, value, kind, name)
         if kind in plain.ATOMS or kind in plain.CONTAINERS or kind in plain.NATIVE_ATTRIBUTES:
@@ -276,26 +227,6 @@ class Machine:
             return self.call(read, (descriptor, value, kind), {})
         raise Unexplained(f"it reads {kind.__name__}.{name}, a descriptor")
 
-    def is_named_tuple(self, kind: type) -> bool:
-        """Whether a type is a tuple with names, whose items are read as those of any tuple."""
-        names = ("__getitem__", "__iter__", "__len__", "__contains__", "__getattribute__")
-        return plain.is_struct(kind) or (
-            issubclass(kind, tuple)
-            and type(kind) is type
-            and bool(kind.__flags__ & _HEAP_TYPE)
-            and hasattr(kind, "_fields")
-            and all(self.evidence.attribute(kind, n) is tuple.__dict__.get(n) for n in names)
-        )
-
-    def as_tuple(self, value: object) -> Any:
-        """A named tuple as a tuple, whose items are read; else the value."""
-        if isinstance(value, tuple) and type(value) is not tuple and type(value) not in plain.ATOMS:
-            if self.is_named_tuple(type(value)):
-                self.typed(value)
-                items = tuple.__getitem__(value, slice(None))
-                return items if self.is_fresh(value) else self.evidence.read(items)
-        return value
-
     def _outside_slot(self, value: object, kind: type, name: str, descriptor: Any) -> Any:
         if not descriptor.__objclass__.__flags__ & _HEAP_TYPE or name in (
             "__dict__",
@@ -320,41 +251,6 @@ class Machine:
             self.typed(owner)
             return self.call(read, (value, owner, kind), {})
         return self._unbound(value, f"{kind.__name__}.{name}")
-
-    def typed(self, value: object) -> type:
-        """The type of a value, which must stay it."""
-        kind = type(value)
-        if kind is Number:
-            return float
-        if kind is Generator or kind is types.GeneratorType or kind is Trace:
-            raise Unexplained("it reads the type of an iterator or a traceback")
-        if kind.__flags__ & _HEAP_TYPE and kind not in plain.TENSORS and not self.is_fresh(value):
-            self.evidence.holder(value, MISSING)
-        return kind
-
-    def holder(self, value: object) -> Any:
-        """The `__dict__` of an object, None where it has none; it must stay the same one."""
-        descriptor = self.evidence.attribute(type(value), "__dict__")
-        if descriptor is MISSING:
-            self.typed(value)
-            return None
-        if not isinstance(descriptor, types.GetSetDescriptorType):
-            raise Unexplained(f"{type(value).__name__} computes its __dict__")
-        table = object.__getattribute__(value, "__dict__")
-        if self.is_fresh(value):
-            return self.fresh(table)
-        if type(table) is not dict:
-            raise Unexplained(f"the __dict__ of a {type(value).__name__} is no dict")
-        self.evidence.holder(value, table)
-        return table
-
-    def table_item(self, table: object, key: object) -> Any:
-        """The value that a dict has under a key, or MISSING."""
-        if self.is_fresh(table):
-            return look_up(table, key)
-        if id(table) in self.evidence.arguments or type(key) is not str:
-            return self.evidence.item(table, key)
-        return self.rates.item(self, table, key)
 
     def setattr(self, value: object, name: str, new: object) -> None:
         """Sets an attribute of an object, or the gradient of a tensor."""
@@ -385,7 +281,7 @@ class Machine:
         bare = isinstance(descriptor, types.MemberDescriptorType) or isinstance(value, Tensor)
         table = None if bare or self.is_fresh(value) else self.holder(value)
         if table is not None:
-            self.evidence.write(table, name, new)
+            self.write(table, name, new)
             return
         self.writable(value)
         self.native(object.__setattr__, value, name, new)
@@ -394,39 +290,15 @@ class Machine:
         """table[key] = new, for a list, a deque or a dict."""
         kind = type(table)
         if kind in plain.DICTS and not self.is_fresh(table) and self.is_key(key):
-            self.evidence.write(table, key, new)
+            self.write(table, key, new)
+            return
+        if kind is list and not self.is_fresh(table):
+            self.write_element(table, key, new)
             return
         self.writable(table)
         if not plain.compares(key):
             raise Unexplained(f"it writes items of a {kind.__name__}")
         self.native(operator.setitem, table, key, new)
-
-    def is_key(self, value: object) -> bool:
-        """Whether looking up a value in a dict is the same in every call."""
-        return is_key(value) or (type(value) in plain.TENSORS and self.is_constant(value))
-
-    def hashes(self, value: object) -> bool:
-        """Whether a value is hashed in the same way in every call, by no code of users."""
-        return plain.hashes(value) or self.is_constant(value)
-
-    def is_constant(self, value: object) -> bool:
-        """Whether guards name a tensor or an object, which is hashed by its identity."""
-        kind, evidence = type(value), self.evidence
-        if kind in plain.TENSORS:
-            named = id(value) in evidence.constants
-            return named and evidence.attribute(kind, "__hash__") is Tensor.__hash__
-        return evidence.names(value) and all(
-            evidence.attribute(kind, n) is getattr(object, n) for n in ("__hash__", "__eq__")
-        )
-
-    def slots(self, values: tuple[Any, ...], *names: str) -> None:
-        """The operators of tensors among the values are called, which are the package's own."""
-        for value in values:
-            if type(value) in plain.TENSORS:
-                for name in names:
-                    defined = self.evidence.attribute(type(value), name)
-                    if isinstance(defined, types.FunctionType):
-                        raise Unexplained(f"somebody replaced {name} of tensors")
 
     # ------------------------------------------------------------------ calls
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -463,13 +335,6 @@ class Machine:
             self.typed(function)
             return self.call(method, (function, *args), kwargs)
         raise Unexplained(f"it calls a {kind.__name__}")
-
-    def fresh_result(self, value: object) -> Any:
-        """A result of native code; containers and iterators that it made may be written."""
-        kind = type(value)
-        if kind in plain.ITERATORS:
-            self.fresh(value)
-        return value
 
     def _enter(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         code = function.__code__
@@ -516,15 +381,6 @@ class Machine:
         except StopIteration as error:
             raise Raised(error.with_traceback(None)) from None
 
-    def native(self, function: Callable[..., object], *args: object, **kwargs: object) -> Any:
-        """The result of native code, whose error is the program's."""
-        try:
-            return function(*args, **kwargs)
-        except (Raised, StopIteration):
-            raise
-        except Exception as error:
-            raise Raised(error.with_traceback(None)) from None
-
     def check_generators(self) -> None:
         """Raises where a generator is left in a block that would run code when it is dropped."""
         if any(generator.guarded for generator in self._generators):
@@ -537,8 +393,8 @@ class Machine:
         if kwargs.get("out") is not None:
             raise Unexplained("it passes out=")
         composed = any("python" in flags for _, _, flags in op.overloads)
-        if not composed:
-            args = tuple(map(self.numbers.argument, args))
+        if not composed and any(type(v) is Number for v in (*args, *kwargs.values())):
+            return self._call_with_numbers(op, args, kwargs)
         self.touch(args)
         self.touch(tuple(kwargs.values()))
         if composed:
@@ -547,6 +403,10 @@ class Machine:
             if "python" in flags:
                 return self._call_body(body, arguments, values)
         return self.collection(self.native(op, *args, **kwargs))
+
+    def _call_with_numbers(self, op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        names = {key: self.numbers.argument(value, op.__name__) for key, value in kwargs.items()}
+        return self.native_with_numbers(op, op.__name__, args, names)
 
     def _call_body(self, body: Any, arguments: Any, values: tuple[Any, ...]) -> Any:
         positional, named = [], {}
@@ -558,12 +418,6 @@ class Machine:
             else:
                 positional.append(value)
         return self.call(body, tuple(positional), named)
-
-    def collection(self, value: object) -> Any:
-        """A container that native code made, and its items that are containers."""
-        if type(value) in (list, dict, set) or plain.is_struct(type(value)):
-            self.fresh(value)
-        return value
 
     def _construct(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if native.understands(kind):
@@ -645,6 +499,8 @@ class Machine:
         if value is True or value is False or value is None:
             return bool(value)
         kind = type(value)
+        if kind is Number:
+            return self.numbers.compare("!=", value, 0)
         if kind in plain.ATOMS or kind in plain.CONTAINERS or kind in plain.TENSORS:
             if kind in plain.CONTAINERS:
                 self.length(value)
@@ -678,15 +534,6 @@ class Machine:
         if type(result) is not int or result < 0:
             raise Unexplained("__len__ has another result")
         return result
-
-    def touch_length(self, value: object, kind: type) -> None:
-        """A container's length is read: so are its items."""
-        if kind in (list, deque, set):
-            self.evidence.elements(value)
-        elif kind in plain.DICTS:
-            self.evidence.items(value)
-        else:
-            raise Unexplained(f"it reads a {kind.__name__} from outside")
 
     def iterate(self, value: Any) -> Iterator[Any]:
         """An iterator over a value."""
@@ -762,12 +609,15 @@ class Machine:
                 raise Unexplained("a dict is read by another key")
             return item
         if kind in (list, tuple, str, range, _core.Size, bytes, deque):
+            if kind is list and type(key) is int and not self.is_fresh(value):
+                return self.element(value, key)
             if kind in (list, deque) and not self.is_fresh(value):
                 self.evidence.elements(value)
             if type(key) is slice:
                 self.touch(key)
                 return self.collection(self.native(operator.getitem, value, key))
             if type(key) not in (int, bool):
+                self.touch(key)
                 raise Unexplained(f"an index is a {type(key).__name__}")
             return self.native(operator.getitem, value, key)
         if kind in plain.TENSORS:

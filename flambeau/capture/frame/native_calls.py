@@ -107,13 +107,17 @@ def call(
 def _call_with_numbers(
     machine: Machine, function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    if function is isinstance:
-        return _isinstance(machine, *args, **kwargs)
+    if function in _STORES and not kwargs:
+        return _SPECIAL[function](machine, *args)
     owner = getattr(function, "__self__", None)
+    if isinstance(owner, type) and function == type.__instancecheck__.__get__(owner):
+        return _call_method(machine, owner, function, args, kwargs)
     if type(owner) is list and function.__name__ == "append":  # which does not look at it
         return _call_list(machine, owner, function, args)
     if kwargs:
         raise Unexplained("it passes a counter by name")
+    if function is bool:
+        return machine.truth(args[0])
     return machine.numbers.call(function, args)
 
 
@@ -184,8 +188,10 @@ def _call_method(
     if kind in plain.TENSORS and name in plain.TENSOR_METHODS:
         machine.touch(args)
         return function(*args, **kwargs)
-    if kind in plain.TENSORS and name == "requires_grad_" and args == (owner.requires_grad,):
-        return owner
+    if kind in plain.TENSORS and name == "requires_grad_" and not kwargs:
+        flag = (*args, True)[0]
+        if type(flag) is bool and (flag == owner.requires_grad or _core.record_pending(owner)):
+            return machine.native(function, *args)
     if kind in (list, deque) and (name in _LIST_READS or name in _LIST_WRITES) and not kwargs:
         return _call_list(machine, owner, function, args)
     if kind is list and name == "sort" and not args:
@@ -399,10 +405,16 @@ def _from_iterable(machine: Machine, columns: object) -> Any:
 
 def _backward(machine: Machine, *args: Any) -> Any:
     """`run_backward`: the engine runs on the tape of the dry run."""
-    if args[3]:
-        raise Unexplained("it calls backward with create_graph")
     machine.touch(args)
     return machine.native(_core.run_backward, *args)
+
+
+def _overrides(machine: Machine, values: object) -> bool:
+    """`has_torch_function`: modes are guarded, and types of the package override nothing."""
+    for value in machine.iterate(values):
+        if type(value) not in plain.TENSORS and type(value) not in plain.ATOMS:
+            raise Unexplained(f"it looks for overrides of a {type(value).__name__}")
+    return False
 
 
 def _call_each(
@@ -578,6 +590,7 @@ _SPECIAL: dict[Any, Callable[..., object]] = {
     vars: _vars,
     id: _id,
     _core.run_backward: _backward,
+    _core.has_torch_function: _overrides,
     _core.call_each: _call_each,
     _core.profile_enter: _range,
     _core.profile_exit: _ignore,
@@ -591,4 +604,7 @@ _SPECIAL: dict[Any, Callable[..., object]] = {
     **{f: _bisect(f) for f in (bisect.bisect_left, bisect.bisect_right)},
     **{f: _bisect(f) for f in (bisect.insort_left, bisect.insort_right)},
 }
+_STORES: frozenset[Any] = frozenset(
+    {isinstance, type, getattr, hasattr, setattr, object.__setattr__}
+)
 _NAMED: frozenset[Any] = frozenset({dict, functools.partial, OrderedDict, defaultdict})

@@ -47,7 +47,7 @@ def binary(machine: Machine, symbol: str, left: object, right: object) -> Any:
     """left + right, left += right, ..."""
     kinds = (type(left), type(right))
     if Number in kinds:
-        return machine.numbers.binary(symbol, left, right)
+        return _binary_of_numbers(machine, symbol, left, right)
     if kinds[0] not in _PLAIN or kinds[1] not in _PLAIN:
         return _binary_of_objects(machine, symbol, left, right)
     if symbol.endswith("=") and kinds[0] in (list, set, dict):
@@ -60,6 +60,16 @@ def binary(machine: Machine, symbol: str, left: object, right: object) -> Any:
     reflected, written = name.replace("__", "__r", 1), name.replace("__", "__i", 1)
     machine.slots((left, right), name, reflected, *[written] * symbol.endswith("="))
     return machine.collection(machine.native(BINARY[symbol], left, right))
+
+
+def _binary_of_numbers(machine: Machine, symbol: str, left: Any, right: Any) -> Any:
+    tensor = left if type(left) in plain.TENSORS else right
+    if type(tensor) not in plain.TENSORS:
+        return machine.numbers.binary(symbol, left, right)
+    name = METHODS[symbol.rstrip("=")]
+    machine.slots((tensor,), name, name.replace("__", "__r", 1), name.replace("__", "__i", 1))
+    title = name.strip("_").replace("truediv", "mul" if tensor.is_floating_point() else "truediv")
+    return machine.native_with_numbers(BINARY[symbol], title, (left, right), {})
 
 
 def _binary_of_objects(machine: Machine, symbol: str, left: object, right: object) -> Any:
@@ -104,6 +114,11 @@ def _attempt(machine: Machine, name: str, owner: object, other: object) -> Any:
 def unary(machine: Machine, name: str, value: object) -> Any:
     """-value, +value, ~value, abs(value)"""
     kind = type(value)
+    if kind is Number:
+        if name in ("__neg__", "__abs__"):
+            numbers = machine.numbers
+            return numbers.negated(value) if name == "__neg__" else numbers.call(abs, (value,))
+        raise machine.numbers.refuse(value, "an operator of a counter")
     if kind is bool and name == "__invert__" and _WARNS:
         raise Unexplained("~ of a bool warns")
     if kind in plain.ATOMS or kind in plain.TENSORS:
@@ -118,6 +133,11 @@ def unary(machine: Machine, name: str, value: object) -> Any:
 def compare(machine: Machine, symbol: str, left: object, right: object) -> Any:
     """left < right, ..."""
     kinds = (type(left), type(right))
+    if Number in kinds:
+        if not all(kind in (Number, int, float) for kind in kinds):
+            machine.numbers.refuse(left, "")
+            raise machine.numbers.refuse(right, "it compares a counter and an object")
+        return machine.numbers.compare(symbol, left, right)
     if kinds[0] in plain.ATOMS and kinds[1] in plain.ATOMS:
         return machine.native(COMPARE[symbol], left, right)
     scalars = plain.ATOMS | plain.TENSORS

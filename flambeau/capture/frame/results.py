@@ -16,6 +16,7 @@ from flambeau import _core
 from flambeau.capture.frame import plain
 from flambeau.capture.frame.evidence import MISSING, Unexplained, is_key
 from flambeau.capture.frame.generators import Generator, Trace
+from flambeau.capture.frame.numbers import Number
 
 if TYPE_CHECKING:
     from flambeau.capture.frame.machine import Machine
@@ -40,6 +41,9 @@ class Results:
     def read(self, value: Any) -> None:
         """Raises where a result cannot be built again."""
         kind = type(value)
+        if kind is Number:
+            self._machine.numbers.shown.append(value)
+            return
         if kind in plain.TENSORS or (kind is tuple and not value):
             return
         if kind in plain.ATOMS:

@@ -52,7 +52,7 @@ def _gradient(machine: Machine, tensor: Any) -> Any:
     gradient = tensor.grad
     if gradient is None or _core.record_pending(gradient):
         return gradient
-    return machine.evidence.read(gradient)
+    return machine.evidence.gradient(gradient)
 
 
 def set_gradient(machine: Machine, tensor: Any, new: Any) -> None:
