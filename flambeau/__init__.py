@@ -336,9 +336,9 @@ def __dir__() -> list[str]:
 
 def _compile_stream(*arguments: object) -> object:
     """Loads the stream compiler when the first recorded region needs it."""
-    regions = _late("flambeau.capture.regions")
-    regions.install()
-    return regions.stream.compile_stream(*arguments)
+    compiler = _late("flambeau.capture.stream").compile_stream
+    _core.set_stream_compiler(compiler)
+    return compiler(*arguments)
 
 
 _core.set_stream_compiler(_compile_stream)

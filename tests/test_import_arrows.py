@@ -76,7 +76,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("nn", "_core"): "parameters, buffers and hooks check for the native Tensor type",
     ("optim", "Tensor"): "the public name of that type",
     ("nn", "capture.regions.compile"): "Module.compile is torch.compile of its call",
-    ("optim", "capture.regions"): "the first state is made outside of a step's region",
+    ("optim", "capture.recording"): "the first state is made outside of a step's region",
     ("nn", "nested.attention.multi_head_attention"): "heads of nested tensors",
     ("capture", "nn"): "compiling a module gives a module",
     (

@@ -10,7 +10,8 @@ from flambeau.runtime import missing as _missing
 
 _SOURCES = {
     "flambeau.capture.module": "OptimizedModule",
-    "flambeau.capture.regions": "disable is_compiling",
+    "flambeau.capture.regions": "disable",
+    "flambeau.capture.recording": "is_compiling",
     "flambeau.utils.compiler_names": "allow_in_graph assume_constant_result set_stance "
     "substitute_in_graph",
     "flambeau._dynamo.eval_frame": "explain export optimize optimize_assert replay run reset "

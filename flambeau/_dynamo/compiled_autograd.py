@@ -19,8 +19,9 @@ from typing import TypeAlias
 
 from flambeau import _core
 from flambeau._dynamo.utils import counters
-from flambeau.capture import regions
+from flambeau.capture import flushes, regions
 from flambeau.capture.module import OptimizedModule
+from flambeau.capture.stance import stance
 from flambeau.fx import Graph, GraphModule
 from flambeau.ir.failure import failure
 from flambeau.ir.lock import fork_safe_lock, late
@@ -217,7 +218,7 @@ def _by_graphs(compiler: CompilerFunction) -> Callable[..., Value]:
 def _run(args: tuple[Value, ...]) -> Value:
     """A backward while compilation is enabled: the core calls it with the engine's arguments."""
     compiler = _state.compiler
-    if compiler is None or _state.running or regions.Stance.eager:
+    if compiler is None or _state.running or stance.eager:
         return _core.run_backward(*args)
     if _core.is_recording():  # it is part of that region's program
         _state.awaited = True
@@ -242,7 +243,7 @@ def _run_program(compiler: CompilerFunction, args: tuple[Value, ...]) -> Value:
         counters["compiled_autograd"]["captures"] += fresh
 
 
-def _count_flush(event: regions.Flush) -> None:
+def _count_flush(event: flushes.Flush) -> None:
     """Counts new programs of backwards."""
     if not event.records or not (_state.running or _state.awaited):
         return
@@ -255,7 +256,7 @@ def _count_flush(event: regions.Flush) -> None:
         counters["compiled_autograd"]["captures"] += not event.known
 
 
-regions.count_flushes(_count_flush)
+flushes.count_flushes(_count_flush)
 
 _counted: dict[tuple[bool, bool], CompilerFunction] = {}
 
@@ -308,7 +309,7 @@ def _enable(
         raise AssertionError(f"[compiled_autograd] dynamic is no bool: {dynamic!r}\nhint: True")
     if _state.disabled and not ignore_active_disable_ctx:
         yield
-    elif regions.Stance.eager:
+    elif stance.eager:
         before, _state.forced = _state.forced, True
         try:
             yield

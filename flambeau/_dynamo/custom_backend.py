@@ -24,7 +24,8 @@ from flambeau._dynamo.recorder import Recorder, Segment
 from flambeau._dynamo.sizes import Marks, SizeReads, VaryingSizes, covers, marks_of, plain
 from flambeau._dynamo.symbolic_graphs import Replay, replayed
 from flambeau.amp import state as autocast
-from flambeau.capture import breaks, regions
+from flambeau.capture import breaks, flushes, recording, regions
+from flambeau.capture.stance import stance
 from flambeau.fx import Graph, GraphModule
 from flambeau.ir.lock import fork_safe_lock, late
 from flambeau.nn import Module
@@ -106,7 +107,7 @@ class _Compiled:
             reason = breaks.ERROR
             try:
                 result = self._function(*args, **kwargs)
-                reason = regions.END
+                reason = breaks.END
             finally:
                 recorder.interrupt(reason)
                 reads.close()
@@ -134,7 +135,7 @@ class _Compiled:
                 entry = self._shared(replay, key)
                 if entry is not None:
                     break
-        regions._on_flush(reason, len(segment.calls), int(entry is not None))
+        flushes.on_flush(reason, len(segment.calls), int(entry is not None))
         if entry is None:  # the backend is called without the lock: it may be slow, or fork
             entry = self._compile(segment, names, replay, key)
             reads.note()
@@ -166,7 +167,7 @@ class _Compiled:
         replay: Replay | None,
         key: _Key,
     ) -> _Entry:
-        if regions.Stance.refuses:
+        if stance.refuses:
             raise late("flambeau.reports.recompiles").refusal(self._function)
         if replay is None:
             module = _graph_module(segment, key.outputs, names)
@@ -310,13 +311,13 @@ def compiled_by(
     compiled = _Compiled(function, backend, limit, fullgraph, dynamic)
 
     def recorded(*args: Any, **kwargs: Any) -> Any:
-        if regions.Stance.eager or boundaries.local.recorder is not None:
+        if stance.eager or boundaries.local.recorder is not None:
             return function(*args, **kwargs)
-        for check in regions.argument_checks:
+        for check in recording.argument_checks:
             check(args, kwargs)
         if not fullgraph:
             return compiled(args, kwargs)
-        with regions.full_graph():
+        with flushes.full_graph():
             return compiled(args, kwargs)
 
     @functools.wraps(function)

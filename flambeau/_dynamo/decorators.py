@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from flambeau import _core
-from flambeau.capture import regions
+from flambeau.capture import flushes, recording
 from flambeau.capture.regions import disable
 from flambeau.ir.lock import late
 from flambeau.runtime import boundaries
@@ -45,7 +45,7 @@ def graph_break(msg: str = "") -> None:
         1
     """
     problem = f"calls torch._dynamo.graph_break(){f': {msg}' if msg else ''}"
-    regions.require_no_break(problem, "drop the call")
+    flushes.require_no_break(problem, "drop the call")
     boundaries.crossing(msg or "torch._dynamo.graph_break()")
     if _core.is_recording():
         _core.record_flush(msg or "torch._dynamo.graph_break()")
@@ -88,7 +88,7 @@ def forbid_in_graph(fn: Any) -> Any:
 
     @functools.wraps(fn)
     def guarded(*args: Any, **kwargs: Any) -> Any:
-        if regions.is_compiling():
+        if recording.is_compiling():
             raise AssertionError(
                 f"[forbid_in_graph] {getattr(fn, '__name__', fn)} is called in a compiled region\n"
                 "hint: call it outside of the compiled function"
@@ -139,7 +139,7 @@ class ErrorOnGraphBreakDecoratorContextManager(contextlib.ContextDecorator):
         self.error_on_graph_break = error_on_graph_break
 
     def __enter__(self) -> None:
-        self._listening = regions.refusing(self.error_on_graph_break)
+        self._listening = flushes.refusing(self.error_on_graph_break)
         self._listening.__enter__()
 
     def __exit__(self, *exception: Any) -> None:
@@ -245,8 +245,8 @@ def mark_dynamic(
     axes = index if isinstance(index, (list, tuple)) else [index]
     t._dynamo_dynamic_range |= {_DimRange(axis, min, max) for axis in axes}
     t._has_dynamo_dim_marking = True
-    if (min is not None or max is not None) and _check_ranges not in regions.argument_checks:
-        regions.argument_checks.append(_check_ranges)
+    if (min is not None or max is not None) and _check_ranges not in recording.argument_checks:
+        recording.argument_checks.append(_check_ranges)
 
 
 def _check_ranges(args: object, kwargs: object) -> None:

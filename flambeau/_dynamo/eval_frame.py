@@ -6,9 +6,11 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
-from flambeau.capture import regions
+from flambeau.capture import breaks, regions
 from flambeau.capture.module import OptimizedModule
 from flambeau.ir.lock import loaded
+from flambeau.reports.explanation import Explanation
+from flambeau.reports.explanation import explain as explain_regions
 from flambeau.utils.compiler_names import set_stance
 
 __all__ = [
@@ -119,7 +121,7 @@ class ExplainOutput:
         compile_times: text.
     """
 
-    def __init__(self, explanation: regions.Explanation) -> None:
+    def __init__(self, explanation: Explanation) -> None:
         flushes = explanation.flushes
         self.graphs = explanation.graphs
         self.graph_count = len(flushes)
@@ -127,7 +129,7 @@ class ExplainOutput:
         self.break_reasons = [
             GraphCompileReason(flush.reason, [flush.line])
             for flush in flushes
-            if flush.reason != regions.END
+            if flush.reason != breaks.END
         ]
         self.op_count = sum(flush.records for flush in flushes)
         self.ops_per_graph = [flush.records for flush in flushes]
@@ -163,7 +165,7 @@ def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any
     """
 
     def inner(*args: Any, **kwargs: Any) -> ExplainOutput:
-        return ExplainOutput(regions.explain(innermost_fn(f), *args, **kwargs))
+        return ExplainOutput(explain_regions(innermost_fn(f), *args, **kwargs))
 
     return inner(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else inner
 

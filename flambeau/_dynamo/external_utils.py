@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from flambeau.capture.regions import is_compiling
+from flambeau.capture.recording import is_compiling
 
 __all__ = ["is_compiling", "wrap_inline", "wrap_numpy"]
 

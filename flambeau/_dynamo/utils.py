@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from flambeau.capture import breaks, regions, stream
+from flambeau.capture import breaks, flushes, stream
 from flambeau.ir.lock import late
 from flambeau.utils._pytree import tree_leaves
 
@@ -22,8 +22,8 @@ operators), "graph_break" why parts of regions ended early; "compiled_autograd" 
 backwards that were new, and `compiles`, programs of `maybe_enable_compiled_autograd`."""
 
 
-def _count_flush(event: regions.Flush) -> None:
-    if event.reason == regions.END:
+def _count_flush(event: flushes.Flush) -> None:
+    if event.reason == breaks.END:
         counters["frames"]["total"] += 1
         counters["frames"]["ok"] += 1
     elif event.reason not in breaks.INTERNAL:
@@ -33,7 +33,7 @@ def _count_flush(event: regions.Flush) -> None:
         counters["stats"]["calls_captured"] += event.records
 
 
-regions.count_flushes(_count_flush)
+flushes.count_flushes(_count_flush)
 
 
 def maybe_enable_compiled_autograd(

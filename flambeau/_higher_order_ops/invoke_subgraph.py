@@ -31,13 +31,13 @@ def mark_compile_region(fn: Value = None, **options: Value) -> Function:
         raise TypeError(
             f"[nested_compile_region] expected a function, got {fn!r}\nhint: a function"
         )
-    regions = late("flambeau.capture.regions")
+    recording = late("flambeau.capture.recording")
 
     @functools.wraps(fn)
     def marked(*args: Value, **kwargs: Value) -> Value:
         if boundaries.local.recorder is not None:
             return _recorded(fn, args, kwargs)
-        return regions.as_one_stream(fn, args, kwargs)
+        return recording.as_one_stream(fn, args, kwargs)
 
     return marked
 

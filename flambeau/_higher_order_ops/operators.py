@@ -185,7 +185,7 @@ def _associative_scan(
 
 
 def _invoke_subgraph(subgraph: Function, identifier: str | None, *operands: Value) -> Value:
-    return late("flambeau.capture.regions").as_one_stream(subgraph, operands, {})
+    return late("flambeau.capture.recording").as_one_stream(subgraph, operands, {})
 
 
 # ------------------------------------------------------------------------------- checks

@@ -26,7 +26,7 @@ from flambeau._inductor.pattern_graphs import (
     with_devices,
 )
 from flambeau._subclasses.fake_tensor import FakeTensorMode
-from flambeau.capture import options, regions
+from flambeau.capture import options, recording
 from flambeau.fx import GraphModule
 from flambeau.fx.experimental._operator_trace import Function, Value
 from flambeau.fx.passes.fake_tensor_prop import FakeTensorProp
@@ -80,7 +80,7 @@ def _inner(passes: Passes, tuned: bool) -> Callable[..., Function]:
 
     def inner(module: GraphModule, inputs: Sequence[Value], *, is_inference: bool) -> Function:
         _apply((*passes.post_grad_pre, *passes.post_grad_post), module, is_inference)
-        return regions.in_region(module.forward, tuned)
+        return recording.in_region(module.forward, tuned)
 
     return inner
 

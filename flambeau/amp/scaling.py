@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import flambeau as torch
-from flambeau.capture import regions
+from flambeau.capture import recording
 
 Tensor = Any
 
@@ -32,7 +32,7 @@ def _amp_foreach_non_finite_check_and_unscale_(
     """
     if self:
         with torch.no_grad():
-            regions.record_sealed(_unscale, (self, found_inf, inv_scale), {})
+            recording.record_sealed(_unscale, (self, found_inf, inv_scale), {})
 
 
 def _update(
@@ -67,5 +67,5 @@ def _amp_update_scale_(
     values = (self, growth_tracker, found_inf)
     factors = (scale_growth_factor, scale_backoff_factor, growth_interval)
     with torch.no_grad():
-        regions.record_sealed(_update, (*values, *factors), {})
+        recording.record_sealed(_update, (*values, *factors), {})
     return self

@@ -67,7 +67,7 @@ def _branches(package: str) -> bool:
     return _decides(frame.f_code, frame.f_lasti)
 
 
-_WATCHERS = (__name__, __name__.replace("breaks", "regions"))
+_WATCHERS = (__name__, __name__.replace("breaks", "flushes"))
 
 
 @functools.lru_cache(maxsize=1024)

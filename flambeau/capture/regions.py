@@ -1,357 +1,77 @@
-"""`torch.compile` and its companions: what starts, ends and explains a recorded region.
+"""`torch.compile` and its companions.
 
-A region runs as ordinary Python; only its op calls are recorded. Nothing here changes what a
-program computes: a flush costs time, never correctness.
+A table, `_WAYS`, has the ways in which functions are compiled; the first one that applies to the
+arguments of `compile` is taken.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 import sys
-import threading
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from flambeau import _core
-from flambeau.capture import breaks, stream
 from flambeau.capture import options as capture_options
+from flambeau.capture import stream
 from flambeau.capture.breaks import END
-from flambeau.capture.errors import GraphBreakError
-from flambeau.compiler import debug
-from flambeau.ir.failure import failure
+from flambeau.capture.flushes import full_graph, observe, require_no_break
+from flambeau.capture.recording import Function, argument_checks, beginning, record
+from flambeau.capture.stance import stance
 from flambeau.ir.lock import importing, late, loaded
-from flambeau.runtime import boundaries, config_modules, logs, settings
+from flambeau.runtime import boundaries, config_modules, settings
 
-Function: TypeAlias = Callable[..., Any]
-
-_SHOWN_LAUNCHES = 12
 BACKENDS = ("inductor", "flambeau", "aot_eager", "eager")
 _COMPILERS = (None, "inductor", "flambeau")
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
-@dataclass(frozen=True)
-class Flush:
-    """One point where the recorded stream had to run.
+class Default:
+    """The backend of `compile` without `backend=`: `torch.compiler.set_default_backend`.
 
     Attributes:
-        reason: what needed a value ("item", "print", ...; `end of region` for the last one).
-        line: the user's "file:line".
-        records: op calls that were in the stream.
-        known: whether the stream had been compiled before.
+        backend: a name or function, or None for the compiler.
     """
 
-    reason: str
-    line: str
-    records: int
-    known: bool
+    backend: Any = None
 
 
-class LaunchTraffic(NamedTuple):
-    """Bytes that one launch moves.
+class _Request(NamedTuple):
+    """Checked arguments of `compile`.
 
     Attributes:
-        name: of the launch.
-        read: bytes that it reads.
-        written: bytes that it writes.
-        flops: floating-point operations that it computes, as far as they are counted.
-        packs: whether it packs an operand: it is skipped while the operand stays as it is.
-    """
-
-    name: str
-    read: int
-    written: int
-    flops: int = 0
-    packs: bool = False
-
-    @property
-    def moved(self) -> int:
-        """Bytes that it reads and writes."""
-        return self.read + self.written
-
-
-@dataclass
-class Explanation:
-    """The result of `explain`.
-
-    Attributes:
-        flushes: in order; the last one is the region's end.
-        plans: number of Plans compiled during the call.
-        baseline: how many of them run on the baseline: some of their kernels are not compiled.
-        kernels: launches of those Plans.
-        different_kernels: how many kernels they are: equal layers share theirs.
-        graphs: their graphs.
-        bytes_moved: bytes that those launches read and write; those that pack operands do not
-            count, because their results are cached.
-        bytes_least: bytes that the programs move at least: inputs are read and results are written
-            once.
-        bytes_eager: bytes that the recorded operators move at least if each runs alone, as in eager
-            mode: each reads its operands and writes its results once.
-        launches: the name of each of those launches, the bytes that it reads, and those that it
-            writes, in order.
-        guards: conditions, as lines of Python, under which a later call runs without its Python.
-        recorded: why every call is recorded instead; None where there are guards.
-    """
-
-    flushes: list[Flush] = field(default_factory=list)
-    plans: int = 0
-    baseline: int = 0
-    kernels: int = 0
-    different_kernels: int = 0
-    bytes_moved: int = 0
-    bytes_least: int = 0
-    bytes_eager: int = 0
-    launches: list[LaunchTraffic] = field(default_factory=list)
-    graphs: list[Any] = field(default_factory=list)
-    guards: list[str] = field(default_factory=list)
-    recorded: str | None = None
-
-    @property
-    def graph_break_count(self) -> int:
-        """Flushes before the end of the region."""
-        return sum(f.reason != END for f in self.flushes)
-
-    def _launch_lines(self) -> list[str]:
-        """The launches that move most, equal ones once."""
-        counts = Counter(self.launches)
-        largest = sorted(counts, key=lambda each: -each.moved * counts[each])[:_SHOWN_LAUNCHES]
-        lines = [
-            f"  {f'{count} x ' if count > 1 else ''}{each.name}: {each.read} bytes read, "
-            f"{each.written} written"
-            for each, count in counts.items()
-            if each in largest
-        ]
-        left = len(counts) - len(lines)
-        return [*lines, f"  {left} others move less"] if left else lines
-
-    def __str__(self) -> str:
-        waiting = f" ({self.baseline} on the baseline)" if self.baseline else ""
-        lines = [
-            f"{self.plans} plans{waiting}, {self.kernels} kernels, {self.bytes_moved} bytes moved, "
-            f"{self.graph_break_count} flushes before the end",
-            f"  {self.bytes_least} bytes are the least possible; operators alone move "
-            f"{self.bytes_eager}",
-        ]
-        lines += self._launch_lines()
-        lines += [
-            f"  {f.line}: {f.reason} after {f.records} ops ({'known' if f.known else 'new'})"
-            for f in self.flushes
-        ]
-        lines += [f"  every call is recorded: {self.recorded}"] if self.recorded else []
-        lines += [f"  guard: {line}" for line in self.guards]
-        return "\n".join(lines)
-
-
-class _Watch(threading.local):
-    """Per thread: who wants to hear of flushes."""
-
-    def __init__(self) -> None:
-        self.listeners: list[Callable[[Flush], None]] = []
-
-
-_watch = _Watch()
-argument_checks: list[Callable[[object, object], None]] = []  # called before a call is recorded
-_counters: list[Callable[[Flush], None]] = []  # of all threads, for ever
-_active: list[_Listening] = []  # of all threads
-
-
-def count_flushes(listener: Callable[[Flush], None]) -> None:
-    """Calls `listener` at every flush of every thread from now on.
-
-    Calls that run without their Python have none.
-    """
-    _counters.append(listener)
-    _observe()
-
-
-def _observe() -> None:
-    watched = bool(_active) or debug.level() > 0
-    observed = watched or bool(_counters) or logs.active()
-    _core.set_flush_observer(_on_flush if observed else None, watched)
-
-
-def _on_flush(reason: str, records: int, seen: int) -> None:
-    shown = debug.level() > 0 and not (seen and reason == END)
-    logged = logs.active()
-    if not _watch.listeners and not _counters and not shown and not logged:
-        return
-    event = Flush(reason, logs.user_line(), records, bool(seen))
-    if logged:
-        _log(event)
-    if shown:
-        state = "known" if seen else "new"
-        debug.show(debug.PLANS, f"{event.line}: {reason} after {records} ops ({state})")
-    for listener in (*_counters, *_watch.listeners):
-        listener(event)
-
-
-def _log(event: Flush) -> None:
-    if event.reason != END:
-        state = "known" if event.known else "new"
-        logs.note("dynamo", f"{event.line}: {event.reason} after {event.records} ops ({state})")
-    problem = breaks.refused(event.reason, _PACKAGE)
-    late("flambeau.reports.region_logs").flush(event, problem)
-
-
-class _Listening:
-    """Adds a listener for the duration of a `with` block."""
-
-    def __init__(self, listener: Callable[[Flush], None]) -> None:
-        self._listener = listener
-
-    def __enter__(self) -> None:
-        _active.append(self)
-        _watch.listeners.append(self._listener)
-        _observe()
-
-    def __exit__(self, *exception: object) -> None:
-        _watch.listeners.remove(self._listener)
-        _active.remove(self)
-        _observe()
-
-
-def listening(listener: Callable[[Flush], None]) -> _Listening:
-    """A `with` block in which `listener` gets every flush of the thread."""
-    return _Listening(listener)
-
-
-def _require(setting: str, event: Flush) -> None:
-    problem = breaks.refused(event.reason, _PACKAGE)
-    if problem is not None:
-        raise _broken(setting, event.line, *problem)
-
-
-def _broken(setting: str, line: str, problem: str, hint: str) -> GraphBreakError:
-    return failure(GraphBreakError, "compile", f"{setting}, but {line} {problem}", hint)
-
-
-_FULL, _HERE = "fullgraph=True", "error_on_graph_break(True)"
-_refuse = functools.partial(_require, _FULL)
-_refuse_here = functools.partial(_require, _HERE)
-
-
-def refusing(refuses: bool) -> Any:
-    """A `with` block in which a graph break raises, or, False, no longer does.
-
-    Inside of a function compiled with `fullgraph=True` one raises in any case.
-
-    Args:
-        refuses: whether it raises.
-    """
-    return _Listening(_refuse_here) if refuses else _Permitting()
-
-
-def full_graph() -> Any:
-    """The `with` block of a call of a function compiled with `fullgraph=True`."""
-    return _Listening(_refuse)
-
-
-def require_no_break(problem: str, hint: str) -> None:
-    """Raises where a graph break is refused.
-
-    Args:
-        problem: what the user's line does.
-        hint: what to do instead.
-
-    Raises:
-        GraphBreakError: in `refusing(True)`, or in a function compiled with `fullgraph=True`.
-    """
-    for listener, setting in ((_refuse, _FULL), (_refuse_here, _HERE)):
-        if listener in _watch.listeners and is_compiling():
-            raise _broken(setting, logs.user_line(), problem, hint)
-
-
-class _Permitting:
-    """Takes `_refuse_here` out of the listeners for the duration of a `with` block."""
-
-    def __enter__(self) -> None:
-        self._before = list(_watch.listeners)
-        _watch.listeners[:] = [each for each in self._before if each is not _refuse_here]
-
-    def __exit__(self, *exception: object) -> None:
-        _watch.listeners[:] = self._before
-
-
-class _Stance:
-    """How compiled functions behave, in all threads: `torch.compiler.set_stance`, and passes.
-
-    Attributes:
-        special: whether a call does something else than record itself.
-    """
-
-    def __init__(self) -> None:
-        self.eager = self.refuses = self._passes = self.special = False
-
-    @property
-    def present(self) -> tuple[bool, bool]:
-        """Whether they run without being recorded, their Python always; whether what has no program
-        raises."""
-        return self.eager, self.refuses
-
-    @present.setter
-    def present(self, value: tuple[bool, bool]) -> None:
-        self.eager, self.refuses = value
-        stream.refusals[:] = [_refuse_compiling] if self.refuses else []
-        self._update()
-
-    def read_passes(self) -> None:
-        """Notes whether `torch._inductor.config` has passes of the user."""
-        names = capture_options.PASSES
-        self._passes = any(config_modules.value(capture_options.SETTINGS, n) for n in names)
-        self._update()
-
-    def _update(self) -> None:
-        self.special = self.eager or self._passes
-        _core.set_skipping(not self.special)
-
-
-def _refuse_compiling() -> None:
-    late("flambeau.reports.recompiles").refuse()
-
-
-Stance = _Stance()
-for _name in capture_options.PASSES:
-    config_modules.observe(capture_options.SETTINGS, _name, Stance.read_passes)
-
-
-def record(function: Function, args: Any, kwargs: Any) -> Any:
-    """Calls `function` inside a recorded region."""
-    _core.record_begin()
-    try:
-        return function(*args, **kwargs)
-    finally:
-        _core.record_end(END)
-
-
-def record_sealed(function: Function, args: Any, kwargs: Any) -> Any:
-    """As `record`, for a `function` of the package that calls no code of users."""
-    _core.record_begin_sealed()
-    try:
-        return function(*args, **kwargs)
-    finally:
-        _core.record_end(END)
-
-
-def in_region(function: Function, tuned: bool) -> Function:
-    """A function whose calls are recorded regions, whatever the stance is.
-
-    Args:
-        function: the function.
+        backend: with a registered name resolved.
+        fullgraph, dynamic, mode, options: of `compile`.
+        limit: its `recompile_limit`.
         tuned: whether kernels are measured.
     """
-    begin = _beginning(tuned)
 
-    def call(*args: object) -> object:
-        begin()
-        try:
-            return function(*args)
-        finally:
-            _core.record_end(END)
+    backend: Any
+    fullgraph: bool
+    dynamic: bool | None = False
+    mode: str | None = None
+    options: dict[str, Any] | None = None
+    limit: int | None = None
+    tuned: bool = False
 
-    return call
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the backend is our compiler, with passes of the user if there are any."""
+        return self.backend in _COMPILERS
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether weights are constants."""
+        return self.is_compiled and capture_options.freezes(self.options)
+
+    def again(self) -> Function:
+        """Returns `compile` with the same arguments, for backwards of the function."""
+        return functools.partial(
+            compile, fullgraph=self.fullgraph, backend=self.backend,
+            mode=self.mode, options=self.options,
+        )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------- backwards
 
 
 def _compiles_backwards() -> bool:
@@ -372,56 +92,32 @@ def _with_backward(recorded: Function, compiler: Function) -> Function:
     return call
 
 
+# ------------------------------------------------------------------------------- regions
+
+
 class _Special:
     """Calls of a compiled function that do not simply record it: eagerly, or through passes.
 
     Args:
-        function, fullgraph, tuned: of the compiled function.
-        changed: whether passes change it.
+        function: the function.
+        request: how it is compiled.
     """
 
-    def __init__(self, function: Function, fullgraph: bool, tuned: bool, changed: bool) -> None:
-        self._function, self._fullgraph, self._tuned = function, fullgraph, tuned
-        self._changed = changed
+    def __init__(self, function: Function, request: _Request) -> None:
+        self._function, self._request = function, request
         self._by_passes: dict[object, Function] = {}
 
     def __call__(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
-        if Stance.eager:
+        if stance.eager:
             return self._function(*args, **kwargs)
-        if not self._changed:
+        if not self._request.is_compiled:
             return record(self._function, args, kwargs)
         passes = capture_options.graph_passes(None)
         key = late("flambeau._inductor.compile_fx").Passes.of(passes).key
         if key not in self._by_passes:
-            compiler = _with_passes(passes, self._fullgraph, self._tuned, None)
-            self._by_passes[key] = compiler(self._function)
+            request = self._request._replace(options=None, limit=None)
+            self._by_passes[key] = _through_passes(request)(self._function)
         return self._by_passes[key](*args, **kwargs)
-
-
-def _with_passes(
-    passes: dict[str, object], fullgraph: bool, tuned: bool, limit: int | None
-) -> Callable[[Function], Function]:
-    """Returns the function that compiles through graphs that passes of the user change."""
-    compiler = late("flambeau._inductor.compile_fx")
-    backend = compiler.backend_of(compiler.Passes.of(passes), tuned)
-    return _by_backend(backend, fullgraph, None, None, limit)
-
-
-def _begin(tuned: bool, frozen: bool) -> None:
-    _core.record_begin()
-    if tuned:
-        _core.record_tune()
-    if frozen:
-        _core.record_freeze()
-
-
-def _beginning(tuned: bool, frozen: bool = False) -> Function:
-    """Returns what begins a region, by whether kernels are measured and weights constants."""
-    return functools.partial(_begin, tuned, frozen) if tuned or frozen else _core.record_begin
-
-
-def _uncompiled(function: Function) -> Function:
-    return function
 
 
 def takes_arrays(args: Any, kwargs: Any) -> bool:
@@ -437,15 +133,14 @@ def takes_arrays(args: Any, kwargs: Any) -> bool:
     return bool(config_modules.value("torch._dynamo.config", "trace_numpy"))
 
 
-def _wrap(
-    function: Function, compiler: Function, full: bool, tuned: bool, frozen: bool, changed: bool
-) -> Function:
-    begin, end = _beginning(tuned, frozen), _core.record_end
-    special = _Special(function, full, tuned, changed)
-    _observe()
+def _recorded_calls(function: Function, request: _Request, frozen: bool) -> Function:
+    """Returns a function whose calls are recorded, or what the stance is."""
+    begin, end = beginning(request.tuned, frozen), _core.record_end
+    special = _Special(function, request)
+    observe()
 
     def compiled(*args: Any, **kwargs: Any) -> Any:
-        if Stance.special:
+        if stance.special:
             return special(args, kwargs)
         for check in argument_checks:
             check(args, kwargs)
@@ -457,22 +152,30 @@ def _wrap(
 
     if frozen:
         compiled = late("flambeau.capture.freezing").frozen_calls(function, compiled)
+    return compiled
+
+
+def _taking_arrays(function: Function, compiled: Function) -> Function:
+    """Returns a function that also takes arrays of NumPy."""
 
     @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> object:
         if takes_arrays(args, kwargs):
             return late("flambeau._numpy").compiled(compiled, args, kwargs)
         return compiled(*args, **kwargs)
 
-    if not full:
-        return _skipping(function, _with_backward(call, compiler), tuned, frozen)
+    return call
+
+
+def _refusing_breaks(function: Function, call: Function) -> Function:
+    """Returns a function that raises at a graph break."""
 
     @functools.wraps(function)
-    def refusing_breaks(*args: Any, **kwargs: Any) -> Any:
+    def refusing_breaks(*args: object, **kwargs: object) -> object:
         with full_graph():
             return call(*args, **kwargs)
 
-    return _skipping(function, _with_backward(refusing_breaks, compiler), tuned, frozen)
+    return refusing_breaks
 
 
 def _skipping(function: Function, recorded: Function, tuned: bool, frozen: bool) -> Function:
@@ -487,6 +190,79 @@ def _skipping(function: Function, recorded: Function, tuned: bool, frozen: bool)
         return learn_frame(compiled, tuned + 2 * frozen, args, kwargs)
 
     return functools.update_wrapper(_core.CompiledFunction(function, recorded, learn), function)
+
+
+# ------------------------------------------------------------------------------- ways
+
+
+def _by_regions(request: _Request) -> Function:
+    """Returns the function that makes recorded regions of calls."""
+    frozen, again = request.is_frozen, request.again()
+
+    def compiler(function: Function) -> Function:
+        call = _taking_arrays(function, _recorded_calls(function, request, frozen))
+        call = _refusing_breaks(function, call) if request.fullgraph else call
+        return _skipping(function, _with_backward(call, again), request.tuned, frozen)
+
+    return compiler
+
+
+def _by_backend(request: _Request) -> Function:
+    """Returns the function that compiles by a backend that is a function."""
+    backend, mode = request.backend, request.mode
+    keywords = {"mode": mode if mode != "default" else None, "options": request.options}
+    keywords = {name: value for name, value in keywords.items() if value}
+    if keywords:
+        backend = functools.wraps(backend)(functools.partial(backend, **keywords))
+    with importing:
+        from flambeau._dynamo.custom_backend import compiled_by
+
+    return lambda f: compiled_by(f, backend, request.fullgraph, request.limit, request.dynamic)
+
+
+def _through_passes(request: _Request) -> Function:
+    """Returns the function that compiles through graphs that passes of the user change."""
+    compiler = late("flambeau._inductor.compile_fx")
+    passes = compiler.Passes.of(capture_options.graph_passes(request.options))
+    backend = compiler.backend_of(passes, request.tuned)
+    return _by_backend(_Request(backend, request.fullgraph, limit=request.limit))
+
+
+def _uncompiled(request: _Request) -> Function:
+    return lambda function: function
+
+
+class _Way(NamedTuple):
+    """A way to compile.
+
+    Attributes:
+        applies: whether it is that of a request.
+        compiler: from a request to a function that compiles functions.
+        backwards: whether it leaves to us to compile backwards, where the setting says so.
+    """
+
+    applies: Callable[[_Request], object]
+    compiler: Callable[[_Request], Function]
+    backwards: bool = True
+
+
+_WAYS = (
+    _Way(lambda r: callable(r.backend), _by_backend),
+    _Way(lambda r: r.is_compiled and capture_options.graph_passes(r.options), _through_passes),
+    _Way(lambda r: r.backend == "eager" and _compiles_backwards(), _uncompiled),
+    _Way(lambda r: r.backend == "eager", _uncompiled, backwards=False),
+    _Way(lambda r: True, _by_regions, backwards=False),
+)
+
+
+def _compiler(request: _Request) -> Function:
+    """Returns the function that compiles functions."""
+    way = next(way for way in _WAYS if way.applies(request))
+    compiler, again = way.compiler(request), request.again()
+    return (lambda f: _with_backward(compiler(f), again)) if way.backwards else compiler
+
+
+# ------------------------------------------------------------------------------- `compile`
 
 
 def _checked_arguments(
@@ -509,46 +285,12 @@ def _checked_arguments(
     return backend in _COMPILERS and capture_options.tunes(mode, options)
 
 
-class Default:
-    """The backend of `compile` without `backend=`: `torch.compiler.set_default_backend`.
-
-    Attributes:
-        backend: a name or function, or None for the compiler.
-    """
-
-    backend: Any = None
-
-
 def _resolved(backend: Any, fullgraph: bool) -> Any:
     """A backend that is registered under a name, as the function; other ones as they are."""
     if isinstance(backend, str) and (backend not in BACKENDS or backend == "eager" and fullgraph):
         registry = late("flambeau._dynamo.backends.registry")
         return registry.registered(backend) or backend
     return backend
-
-
-def _by_backend(
-    backend: Any,
-    fullgraph: bool,
-    mode: Any,
-    options: Any,
-    limit: int | None,
-    dynamic: bool | None = False,
-) -> Function:
-    """Returns the function that compiles by a backend that is a function."""
-    settings = {"mode": mode if mode != "default" else None, "options": options}
-    settings = {name: value for name, value in settings.items() if value}
-    if settings:
-        backend = functools.wraps(backend)(functools.partial(backend, **settings))
-    with importing:
-        from flambeau._dynamo.custom_backend import compiled_by
-
-    return lambda f: compiled_by(f, backend, fullgraph, limit, dynamic)
-
-
-def _with_backwards(compiler: Function, again: Function) -> Function:
-    """The same for what a compiler makes."""
-    return lambda f: _with_backward(compiler(f), again)
 
 
 def compile(  # noqa: A001 - PyTorch's name
@@ -624,30 +366,17 @@ def compile(  # noqa: A001 - PyTorch's name
         )
     backend = _resolved(Default.backend if backend is None else backend, fullgraph)
     tuned = _checked_arguments(dynamic, backend, mode, options, shapes_spec)
-    frozen = backend in _COMPILERS and capture_options.freezes(options)
+    request = _Request(backend, fullgraph, dynamic, mode, options, recompile_limit, tuned)
     if disable or config_modules.value("torch._dynamo.config", "disable"):
         return model
+    return _compiled(model, _compiler(request))
+
+
+def _compiled(model: Any, compiler: Function) -> Any:
+    """Returns a function or module whose calls are compiled."""
     with importing:
         from flambeau import nn
 
-    again = functools.partial(
-        compile, fullgraph=fullgraph, backend=backend, mode=mode, options=options
-    )
-    if callable(backend):
-        compiler = _by_backend(backend, fullgraph, mode, options, recompile_limit, dynamic)
-        compiler = _with_backwards(compiler, again)
-    elif backend in _COMPILERS and (passes := capture_options.graph_passes(options)):
-        compiler = _with_passes(passes, fullgraph, tuned, recompile_limit)
-        compiler = _with_backwards(compiler, again)
-    elif backend == "eager" and not _compiles_backwards():
-        compiler = _uncompiled
-    elif backend == "eager":
-        compiler = functools.partial(_with_backward, compiler=again)
-    else:
-        compiler = functools.partial(
-            _wrap, compiler=again, full=fullgraph, tuned=tuned, frozen=frozen,
-            changed=backend in _COMPILERS,
-        )  # fmt: skip
     if isinstance(model, nn.Module):
         with importing:
             from flambeau.capture.module import OptimizedModule
@@ -657,57 +386,6 @@ def compile(  # noqa: A001 - PyTorch's name
     if compiled is not model:
         compiled._torchdynamo_orig_callable = model
     return compiled
-
-
-def explain(function: Function, *args: Any, **kwargs: Any) -> Explanation:
-    """Runs a compiled region once and reports its flushes, plans, kernels and bytes.
-
-    Args:
-        function: a plain or compiled callable.
-        *args, **kwargs: its arguments.
-
-    Example:
-        >>> report = torch.compiler.explain(lambda x: x.sin() + x.sum().item(), torch.ones(3))
-        >>> report.graph_break_count
-        1
-    """
-    explanation = Explanation()
-    _core.stream_clear()
-    with stream.watching() as reports, _Listening(explanation.flushes.append):
-        record(function, args, kwargs)
-    different: set[int] = set()
-    for report in reports:
-        different |= report.different
-        explanation.plans += 1
-        explanation.baseline += report.baseline
-        explanation.kernels += report.launches
-        explanation.graphs.append(report.graph)
-        _add_traffic(explanation, report)
-    explanation.different_kernels = len(different)
-    _add_guards(explanation, function, args, kwargs)
-    return explanation
-
-
-def _add_traffic(explanation: Explanation, report: stream.StreamReport) -> None:
-    """Adds the bytes that a program moves."""
-    moved = late("flambeau.reports.traffic").of_report(report)
-    explanation.launches += moved.launches
-    explanation.bytes_moved += moved.bytes
-    explanation.bytes_least += moved.least
-    explanation.bytes_eager += moved.eager
-
-
-def _add_guards(explanation: Explanation, function: Any, args: Any, kwargs: Any) -> None:
-    """Runs the call dry, as after calls of a compiled function that gave the same stream."""
-    if not _core.frames_explained or not settings.get("FRAMES") or _core.is_recording():
-        explanation.recorded = "the dry run of frames is off"
-        return
-    with importing:
-        from flambeau.capture.frame.learn import learn
-
-    trial = _core.CompiledFunction(function, function, None)
-    explanation.recorded = learn(trial, 0, args, kwargs)
-    explanation.guards = [line for lines in trial._explanations for line in lines]
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
@@ -739,39 +417,6 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     return eager
 
 
-def unrecorded(function: Function) -> Any:
-    """Calls `function` outside of the region, which goes on afterwards."""
-    if boundaries.local.recorder is not None:
-        return boundaries.outside("unrecorded", function)
-    suspended = _core.record_suspend()
-    try:
-        return function()
-    finally:
-        _core.record_resume(suspended)
-
-
-def as_one_stream(function: Function, args: Any, kwargs: Any) -> Any:
-    """Calls a function whose recorded calls are a stream of their own.
-
-    Equal calls find the program of the first one.
-
-    Args:
-        function: the function.
-        args, kwargs: its arguments.
-    """
-    if not _core.is_recording():
-        return function(*args, **kwargs)
-    _core.record_flush(breaks.REGION)
-    result = function(*args, **kwargs)
-    _core.record_flush(breaks.REGION)
-    return result
-
-
-def is_compiling() -> bool:
-    """Whether op calls of this thread are being recorded."""
-    return bool(_core.is_recording()) or boundaries.local.recorder is not None
-
-
 def reset() -> None:
     """Forgets all compiled streams and what was learnt about varying sizes."""
     _core.stream_clear()
@@ -782,19 +427,3 @@ def reset() -> None:
     graphs = loaded("flambeau._dynamo.custom_backend")
     if graphs is not None:
         graphs.reset()
-
-
-def _compile_joint(*stream_parts: Any) -> Any:
-    with importing:
-        from flambeau.capture import joint  # costs an import only where gradients are compiled
-
-    return joint.compile_joint(*stream_parts)
-
-
-def install() -> None:
-    """Connects the native recorder with the stream compiler."""
-    _core.set_stream_compiler(stream.compile_stream)
-
-
-_core.set_joint_compiler(_compile_joint)
-logs.when_changed(_observe)

@@ -16,7 +16,7 @@ from typing import Any
 
 from flambeau import _core
 from flambeau._core import RecordedBackward, RecordedStream
-from flambeau.capture import joint, regions, stream
+from flambeau.capture import joint, recording, regions, stream
 from flambeau.compiler import debug
 from flambeau.ir.printer import print_graph
 
@@ -61,7 +61,7 @@ def stages(function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Stag
     with compiling_into(collected), debug.watch(
         lambda report: collected.add(report.stage, report.milliseconds, report.text())
     ):  # fmt: skip
-        regions.record(function, args, kwargs)
+        recording.record(function, args, kwargs)
     return collected.stages
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from flambeau.ir.lock import late
 
 _PUBLIC = {
-    **dict.fromkeys(
-        "compile disable explain is_compiling reset".split(), "flambeau.capture.regions"
-    ),
+    **dict.fromkeys("compile disable reset".split(), "flambeau.capture.regions"),
+    "explain": "flambeau.reports.explanation",
+    "is_compiling": "flambeau.capture.recording",
     **dict.fromkeys(
         "load_cache_artifacts save_cache_artifacts".split(), "flambeau.compiler.artifacts"
     ),

@@ -13,7 +13,7 @@ from typing import Any
 import flambeau
 from flambeau import Tensor
 from flambeau.autograd import no_grad
-from flambeau.capture import regions
+from flambeau.capture import recording
 from flambeau.ir.failure import failure
 from flambeau.ops.pointwise.adaptive_steps import FORMULAS, Arithmetic
 from flambeau.optim.optimizer import (
@@ -109,7 +109,7 @@ def advance(state_steps: Sequence[Tensor]) -> list[float]:
         return [step.item() for step in state_steps]
 
     with no_grad():
-        return regions.unrecorded(count)
+        return recording.unrecorded(count)
 
 
 advance._counts_in_tensors = True  # type: ignore[attr-defined] # calls without Python count, too

@@ -7,7 +7,7 @@ from typing import Any
 
 from flambeau import Tensor
 from flambeau.autograd import no_grad
-from flambeau.capture import regions
+from flambeau.capture import recording
 from flambeau.optim._elementwise import (
     ElementwiseOptimizer,
     advance,
@@ -154,7 +154,7 @@ def asgd(
         state_steps, foreach, capturable, differentiable, "params, mus, etas, and state_steps"
     )
     with no_grad():
-        eta, mu = regions.unrecorded(lambda: [[t.item() for t in ts] for ts in (etas, mus)])
+        eta, mu = recording.unrecorded(lambda: [[t.item() for t in ts] for ts in (etas, mus)])
     numbers = advance(state_steps)
     run_step(
         "_asgd_step", differentiable, (params, grads, axs),
@@ -168,4 +168,4 @@ def asgd(
             old_mu.fill_(1 / max(1, number - t0))
 
     with no_grad():
-        regions.unrecorded(renew)
+        recording.unrecorded(renew)

@@ -9,7 +9,7 @@ from typing import Any
 import flambeau
 from flambeau import Tensor
 from flambeau.autograd import no_grad
-from flambeau.capture import regions
+from flambeau.capture import recording
 from flambeau.optim._elementwise import (
     ElementwiseOptimizer,
     advance,
@@ -198,4 +198,4 @@ def _multiplied(products: list[Tensor], factors: list[float]) -> list[float]:
         return [product.item() for product in products]
 
     with no_grad():
-        return regions.unrecorded(multiply)
+        return recording.unrecorded(multiply)

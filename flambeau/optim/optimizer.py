@@ -21,7 +21,7 @@ import flambeau
 from flambeau import Tensor
 from flambeau.autograd import enable_grad, no_grad, set_grad_enabled
 from flambeau.autograd.graph import RemovableHandle
-from flambeau.capture import regions
+from flambeau.capture import recording
 from flambeau.core.tensors import call_each
 from flambeau.ir.failure import failure
 from flambeau.nn.parameter import reset_gradient
@@ -191,8 +191,8 @@ class Optimizer:
         """The usual step: loss of the closure, then `update` of every group."""
         loss = self._closure_loss(closure)
         with set_grad_enabled(bool(self.defaults.get("differentiable"))):
-            if regions.is_compiling():  # memory that others reach is written at the step's end
-                regions.record_sealed(self._update_groups, (update,), {})
+            if recording.is_compiling():  # memory that others reach is written at the step's end
+                recording.record_sealed(self._update_groups, (update,), {})
             else:
                 self._update_groups(update)
         return loss
@@ -409,7 +409,7 @@ def new_state(make: Callable[[], Any]) -> Any:
     The first step then meets its state as all later ones do, and is the same program.
     """
     with no_grad():
-        return regions.unrecorded(make)
+        return recording.unrecorded(make)
 
 
 def each(step: Any, columns: Sequence[Any]) -> None:

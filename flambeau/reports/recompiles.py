@@ -15,7 +15,7 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flambeau import _core
-from flambeau.capture import regions
+from flambeau.capture import recording, regions
 from flambeau.ir.lock import late, loaded
 from flambeau.ir.size_program import evaluate_condition
 from flambeau.runtime import logs
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _Function = Callable[..., object]
 REMEMBERED = 8  # programs of one point of one function
-_WRAPPERS = regions.__file__
+_WRAPPERS = recording.__file__, regions.__file__
 _NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
 
 
@@ -245,7 +245,7 @@ def region_of(frame: FrameType | None) -> Region | None:
     place = ""
     while frame is not None:
         code = frame.f_code
-        if code.co_filename == _WRAPPERS and "function" in frame.f_locals:
+        if code.co_filename in _WRAPPERS and "function" in frame.f_locals:
             function = frame.f_locals["function"]
             if code.co_name in ("compiled", "record"):
                 return Region(function, _arguments(function, frame.f_locals), place)

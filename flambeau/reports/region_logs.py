@@ -16,7 +16,7 @@ from flambeau.runtime import logs
 
 if TYPE_CHECKING:
     from flambeau._core import CompiledFunction, Plan, RecordedStream
-    from flambeau.capture.regions import Flush
+    from flambeau.capture.flushes import Flush
 
 MAX_FAILURES = 8  # kMaxFailures of native/frame/frame.cpp
 LOOP = 3  # runs at one line in one call: it is in a loop

@@ -17,11 +17,14 @@ from typing import NamedTuple
 
 from flambeau import _core
 from flambeau.capture import regions, stages, stream
+from flambeau.capture.flushes import Flush, listening
+from flambeau.capture.recording import record
 from flambeau.capture.stages import Stage
 from flambeau.compiler import cache, codegen, debug, machine, targets, tiers
 from flambeau.compiler.schedule.launch import Launch as ScheduledLaunch
 from flambeau.ir.lock import late
 from flambeau.reports import roofline, traffic
+from flambeau.reports.explanation import Explanation, explain
 from flambeau.runtime import LaunchTime, profile
 
 _Function = Callable[..., object]
@@ -87,7 +90,7 @@ class Row(NamedTuple):
         tier: "compiled", "baseline", "routine", or "" if it did not run.
     """
 
-    traffic: regions.LaunchTraffic
+    traffic: traffic.LaunchTraffic
     kernel: int | None
     form: str
     microseconds: float | None
@@ -125,24 +128,24 @@ def report(function: _Function, *args: object, path: str | None = None, **kwargs
     collected, flushes = _collect(function, args, kwargs)
     tiers.wait()
     runs = list(_timed(function, args, kwargs))
-    explanation = regions.explain(function, *args, **kwargs)
+    explanation = explain(function, *args, **kwargs)
     cache.write(os.path.abspath(path), _page(name, collected, flushes, runs, explanation).encode())
     return path
 
 
 def _collect(
     function: _Function, args: tuple[object, ...], kwargs: dict[str, object]
-) -> tuple[list[_Program], list[regions.Flush]]:
+) -> tuple[list[_Program], list[Flush]]:
     """Compiles the function; the programs and flushes of its region."""
-    collected, flushes = _Collected(), list[regions.Flush]()
+    collected, flushes = _Collected(), list[Flush]()
     regions.reset()
     with (
         stream.watching() as reports,
         stages.compiling_into(collected),
         debug.watch(collected.note),
-        regions.listening(flushes.append),
+        listening(flushes.append),
     ):
-        regions.record(function, args, kwargs)
+        record(function, args, kwargs)
     for program, each in zip(collected.listed, reports):
         program.report = each
     return collected.listed, flushes
@@ -154,7 +157,7 @@ def _timed(
     """The launches of each timed run."""
     for number in range(WARM + RUNS):
         with profile() as times:
-            regions.record(function, args, kwargs)
+            record(function, args, kwargs)
         if number >= WARM:
             yield times
 
@@ -232,9 +235,9 @@ def bandwidth() -> float:
 def _page(
     name: str,
     programs: Sequence[_Program],
-    flushes: Sequence[regions.Flush],
+    flushes: Sequence[Flush],
     runs: Sequence[list[LaunchTime]],
-    explanation: regions.Explanation,
+    explanation: Explanation,
 ) -> str:
     rows = _rows(programs, runs)
     total = sum(row.microseconds or 0.0 for each in rows for row in each)
@@ -262,7 +265,7 @@ def _escaped(text: str) -> str:
     return html.escape(text, quote=True)
 
 
-def _summary(explanation: regions.Explanation, microseconds: float) -> str:
+def _summary(explanation: Explanation, microseconds: float) -> str:
     moved, least, eager = (
         f"{size:,}"
         for size in (explanation.bytes_moved, explanation.bytes_least, explanation.bytes_eager)
@@ -278,7 +281,7 @@ def _list(lines: Sequence[str]) -> str:
     return "<ul>" + "".join(f"<li><code>{_escaped(line)}</code></li>" for line in lines) + "</ul>"
 
 
-def _guards(explanation: regions.Explanation) -> str:
+def _guards(explanation: Explanation) -> str:
     if explanation.recorded:
         return f"<p>None: {_escaped(explanation.recorded)}.</p>"
     return "<p>A later call runs without its Python where these hold:</p>" + _list(

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from flambeau.capture.regions import LaunchTraffic
 from flambeau.ir.node import ITEM_SIZE, Graph, Node, topological
 from flambeau.ir.plan import ACCESS, Buffer, Execution, Launch, PlanSpec
 from flambeau.ir.size import estimate, prod
@@ -26,6 +25,29 @@ if TYPE_CHECKING:
 # Kinds of primitives of whose operands only so many elements are read as they return, and those of
 # which that is true of the first operand.
 _EACH, _FIRST = ("pointwise", "shape"), ("index",)
+
+
+class LaunchTraffic(NamedTuple):
+    """Bytes that one launch moves.
+
+    Attributes:
+        name: of the launch.
+        read: bytes that it reads.
+        written: bytes that it writes.
+        flops: floating-point operations that it computes, as far as they are counted.
+        packs: whether it packs an operand: it is skipped while the operand stays as it is.
+    """
+
+    name: str
+    read: int
+    written: int
+    flops: int = 0
+    packs: bool = False
+
+    @property
+    def moved(self) -> int:
+        """Bytes that it reads and writes."""
+        return self.read + self.written
 
 
 class ProgramTraffic(NamedTuple):

@@ -7,7 +7,8 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from flambeau.capture import regions
+from flambeau.capture import recording, regions
+from flambeau.capture.stance import stance as current_stance
 from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 
@@ -130,7 +131,7 @@ def cudagraph_mark_step_begin() -> None:
 
 def is_dynamo_compiling() -> bool:
     """Whether a region is being recorded."""
-    return bool(regions.is_compiling())
+    return recording.is_compiling()
 
 
 def is_exporting() -> bool:
@@ -212,26 +213,26 @@ class set_stance:  # noqa: N801 - also a context manager and decorator
             )
         eager = stance == "force_eager" or force_backend == "eager"
         self._own = eager, stance == "fail_on_recompile"
-        self._before = regions.Stance.present
-        regions.Stance.present = self._own
+        self._before = current_stance.present
+        current_stance.present = self._own
 
     def __enter__(self) -> None:
-        regions.Stance.present = self._own
+        current_stance.present = self._own
 
     def __exit__(self, *exception: object) -> None:
-        regions.Stance.present = self._before
+        current_stance.present = self._before
 
     def __call__(self, fn: Any) -> Any:
         """A function that sets the stance while it runs."""
-        regions.Stance.present = self._before
+        current_stance.present = self._before
 
         @functools.wraps(fn)
         def inner(*args: Any, **kwargs: Any) -> Any:
-            before, regions.Stance.present = regions.Stance.present, self._own
+            before, current_stance.present = current_stance.present, self._own
             try:
                 return fn(*args, **kwargs)
             finally:
-                regions.Stance.present = before
+                current_stance.present = before
 
         return inner
 

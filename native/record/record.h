@@ -148,7 +148,7 @@ struct Recorder {
   bool written = false;      // a call writes to memory from outside of the stream
   bool lasting = false;      // calls of sealed scopes reach memory of others: run at their end
   int rereads = 0;           // flushes of this region that reads of memory of others asked for
-  int sealed = 0;            // scopes without code of users, see regions.record_sealed
+  int sealed = 0;            // scopes without code of users, see recording.record_sealed
   bool learning = false;     // a dry run of a frame (native/frame): nothing of it may run
   bool refused = false;      // something had to: the dry run explains nothing
 };

@@ -107,10 +107,10 @@ def test_empty_tensors() -> None:
 
 
 def test_figures_of_one_stream() -> None:
-    from flambeau.capture import regions, stream
+    from flambeau.capture import recording, stream
 
     with stream.watching() as reports:
         torch.compiler.reset()
-        regions.record(chain, (torch.ones(3), torch.ones(3)), {})
+        recording.record(chain, (torch.ones(3), torch.ones(3)), {})
     moved = traffic.of_report(reports[0])
     assert moved.bytes == moved.least == 36
