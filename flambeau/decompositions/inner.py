@@ -438,4 +438,4 @@ def _col2im(self: Tensor, output_size: Any, *windows: Any) -> Tensor:
     return public("nn.functional.fold")(self, tuple(output_size), *windows)
 
 
-from flambeau.decompositions import inner_gradients  # noqa: E402, F401 - registers its own
+from flambeau.decompositions import inner_gradients, inner_writes  # noqa: E402, F401 - theirs

@@ -82,9 +82,11 @@ def functional_form(func: aten.Overload) -> Form:
     try:
         packet = aten.__getattr__(name.removesuffix("_"))
     except AttributeError:
+        packet = None
+    if packet is None or aten.is_absent(packet):
         problem = f"{func} has no form that writes nothing"
         hint = "compute a new tensor instead of writing one"
-        raise failure(NotImplementedError, "functionalize", problem, hint) from None
+        raise failure(NotImplementedError, "functionalize", problem, hint)
     return Form(getattr(packet, overload), name == _STATISTICS)
 
 

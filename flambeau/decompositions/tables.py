@@ -60,7 +60,14 @@ class Decomposition:
 
     def __call__(self, *args: Value, **kwargs: Value) -> Value:
         """The operator's results; NotImplemented: it has no decomposition for these arguments."""
-        function = self.overload.overloadpacket._function
+        targets = aten.targets(self.overload, kwargs, native=True) if kwargs else None
+        results = self._results(args, kwargs)
+        if targets is None or results is NotImplemented:
+            return results
+        return aten.into(targets, results)
+
+    def _results(self, args: Value, kwargs: Value) -> Value:
+        function = self.overload._function
         if self.__name__ in _SAME:
             return self.dialect.same(*args, **kwargs)
         if isinstance(function, inner.Inner):
@@ -112,27 +119,61 @@ class Decomposition:
 class Table(dict[Overload, Decomposition]):
     """Decompositions by overload.
 
+    Its keys are those of PyTorch's table among the overloads that have a decomposition here.
+    Graphs find the other ones by `get`, as they would stay graphs of operators of this package.
+
     Attributes:
         dialect: what they are written in.
     """
 
     def __init__(self, dialect: type[Dialect], chosen: Iterable[Overload]) -> None:
-        super().__init__({each: Decomposition(each, dialect) for each in chosen})
+        listed, core = late("flambeau.library.aten_schemas"), dialect is Core
+        every = {each: Decomposition(each, dialect) for each in (*chosen, *_listed(core))}
+        entries = {each: listed.entry(*_full_name(each)) for each in every}
+        shown = {each for each, e in entries.items() if e is not None and e.is_decomposed(core)}
+        super().__init__({each: every[each] for each in every if each in shown})
         self.dialect = dialect
+        self._others = {
+            each: every[each]
+            for each, entry in entries.items()
+            if each not in shown and (entry is None or not entry.is_out)
+        }
 
     def get(self, key: Value, default: Value = None) -> Value:
         """The decomposition of an overload, or *default*.
 
         Operators with several signatures may be called by overloads that their list leaves out.
         """
-        decomposition = super().get(key)
+        decomposition = super().get(key) or self._others.get(key)
         if decomposition is not None or not isinstance(key, Overload):
             return default if decomposition is None else decomposition
-        names = key.overloadpacket.overloads()
+        names = _names_of(key.overloadpacket)
         if key._overloadname in names:
             return default
         listed = (getattr(key.overloadpacket, name) for name in names)
         return Decomposition(key, self.dialect) if any(x in self for x in listed) else default
+
+
+def _listed(core: bool) -> Iterator[Overload]:
+    """Overloads that PyTorch's table has and that are computed here, but core ATen itself."""
+    listed = late("flambeau.library.aten_schemas")
+    for name in listed.names():
+        entries = [e for e in listed.entries(name).values() if e.is_decomposed(core)]
+        packet = aten.__getattr__(name) if entries else None
+        if packet is not None and not aten.is_absent(packet):
+            every = [getattr(packet, entry.overload) for entry in entries]
+            yield from (each for each in every if not core or _outside_core(each))
+
+
+def _full_name(overload: Overload) -> tuple[str, str]:
+    return overload.overloadpacket.__name__, overload._overloadname
+
+
+def _names_of(operator: aten.Packet) -> list[str]:
+    """Overloads of an operator but those that only TorchScript's interpreter has."""
+    entries = late("flambeau.library.aten_schemas").entries(operator.__name__)
+    names = [name for name, entry in entries.items() if not entry.scripted]
+    return list(dict.fromkeys([*operator._signatures(), *names]))
 
 
 def hidden_decomposition(overload: Overload, table: Value) -> Decomposition | None:
@@ -201,6 +242,7 @@ def _names() -> Iterator[str]:
             yield from definition.options.aliases
     yield from install.INPLACE
     yield from inner.TABLE
+    yield from late("flambeau.decompositions.listed").operators()
 
 
 def overloads() -> Iterator[Overload]:
@@ -210,7 +252,7 @@ def overloads() -> Iterator[Overload]:
             packet = aten.__getattr__(name)
         except AttributeError:
             continue
-        for overload in packet.overloads():
+        for overload in _names_of(packet):
             yield getattr(packet, overload)
 
 

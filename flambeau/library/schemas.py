@@ -166,14 +166,14 @@ def parse(text: str) -> FunctionSchema:
         raise _unreadable(text)
     full, _, overload = name.strip().partition(".")
     arguments, keyword_only = [], False
-    for part in _split(inside[:-1]):
+    for part in split(inside[:-1]):
         if part == "*":
             keyword_only = True
         else:
             arguments.append(_argument(part, keyword_only, text))
     results = results.strip()
     many = results.startswith("(")
-    returned = _split(results[1:-1]) if many else [results]
+    returned = split(results[1:-1]) if many else [results]
     outputs = tuple(_result(part, text) for part in returned)
     return FunctionSchema(full, overload, tuple(arguments), outputs, many)
 
@@ -185,8 +185,12 @@ def _unreadable(text: str) -> RuntimeError:
     )
 
 
-def _split(text: str) -> list[str]:
-    """Splits at commas outside brackets and quotes."""
+def split(text: str) -> list[str]:
+    """The parts of a text between commas outside brackets and quotes.
+
+    Args:
+        text: of arguments.
+    """
     parts, depth, quote, start = [], 0, "", 0
     for place, char in enumerate(text):
         if quote:

@@ -2,7 +2,8 @@
 
 An operator whose only home is here says `where="ops.aten"`. All others are found by the name they
 have in `torch`, `nn.functional` or as a method. What a dispatch mode is given is an `Overload`:
-one object per overload and process, so that programs may look it up in a dictionary.
+one object per overload and process, so that programs may look it up in a dictionary. Names and
+signatures are those of PyTorch (`library/aten_schemas.py`), also of operators that are not there.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from flambeau.language.definition import REGISTRY
 HOMES = ("ops.aten", "torch", "nn.functional", "linalg", "fft", "special")
 # Operators for which a number counts as a tensor of no dimensions.
 _WRAPPED_NUMBERS = frozenset({"add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_"})
+
+# Names that Python looks up in modules.
+_MODULE = frozenset("__path__ __wrapped__ __all__ __file__ __version__ __warningregistry__".split())
 
 # Methods of tensors whose names are also those of other functions in `nn.functional`.
 _METHODS = frozenset({"unfold"})
@@ -60,8 +64,9 @@ class Packet:
         return self._function(*args, **kwargs)
 
     def overloads(self) -> list[str]:
-        """Names of the overloads."""
-        return list(self._signatures())
+        """Names of the overloads, in PyTorch's order."""
+        entries = _listed().entries(self.__name__) if self.namespace == "aten" else None
+        return list(entries or self._signatures())
 
     def _signatures(self) -> dict[str, tuple[str, ...]]:
         return signatures(self.__name__)
@@ -115,10 +120,20 @@ class Overload:
         """Calls the operator."""
         if stands_in(args):
             return hand_over(self, args, kwargs)
+        written = targets(self, kwargs) if kwargs else None
+        if written is not None:
+            return into(written, self(*args, **kwargs))
         dispatch = loaded("flambeau.utils._python_dispatch")
         if dispatch is not None and dispatch._modes.stack:
             return dispatch._call_overload(self, args, kwargs)
-        return self.overloadpacket._function(*args, **kwargs)
+        return self._function(*args, **kwargs)
+
+    @property
+    def _function(self) -> Any:
+        """What computes the overload."""
+        function = self.overloadpacket._function
+        several = getattr(function, "by_name", None)
+        return function if several is None else several.get(self._overloadname, function)
 
     def __deepcopy__(self, memo: Any) -> Overload:
         return self
@@ -140,6 +155,9 @@ class Overload:
     @property
     def _schema(self) -> Any:
         """The signature: `name`, `overload_name`, `arguments`, `returns`."""
+        entry = _listed().entry(self._opname, self._overloadname)
+        if entry is not None and self.namespace == "aten":
+            return _listed().read(entry)
         schemas = late("flambeau.library.schemas")  # which knows of operators, not vice versa
         texts = getattr(self.overloadpacket._function, "schemas", ("()",))
         texts = [t for t in texts if ("out_dtype" in t) == (self._overloadname == "dtype")] or texts
@@ -157,6 +175,40 @@ class Overload:
         return f"<OpOverload(op='{self.overloadpacket}', overload='{self._overloadname}')>"
 
 
+def targets(func: Overload, kwargs: dict[str, Any], native: bool = False) -> Any:
+    """Takes tensors that a call writes from its arguments; None if the operator handles them.
+
+    Args:
+        func: what is called.
+        kwargs: of the call; the tensors are removed.
+        native: also if the operator takes `out=`.
+    """
+    entry = _listed().entry(func._opname, func._overloadname)
+    if entry is None or not entry.is_out:
+        return None
+    arguments = _listed().read(entry).arguments
+    names = [a.name for a in arguments if a.is_write and a.name in kwargs]
+    handles = names == ["out"] and not (native or hasattr(func._function, "run"))
+    if not names or handles:
+        return None
+    return tuple([kwargs.pop(name) for name in names])
+
+
+def into(targets: Any, results: Any) -> Any:
+    """Writes results into tensors, which are returned.
+
+    Args:
+        targets: in the order of the results; they get their sizes.
+        results: of the operator.
+    """
+    values = results if isinstance(results, (tuple, list)) else (results,)
+    for target, value in zip(targets, values, strict=True):
+        if target.shape != value.shape:
+            target.resize_(value.shape)
+        target.copy_(value)
+    return targets if len(targets) > 1 else targets[0]
+
+
 def upstream_types(text: str) -> str:
     """Arguments of a schema with PyTorch's names of their types.
 
@@ -166,6 +218,31 @@ def upstream_types(text: str) -> str:
     for ours, theirs in _TYPES.items():
         text = re.sub(rf"\b{ours}(\??) ", rf"{theirs}\1 ", text)
     return re.sub(r"\bobject (\w+)", lambda match: f"{_OBJECTS[match[1]]} {match[1]}", text)
+
+
+def _listed() -> Any:
+    """The table of PyTorch's operators."""
+    return late("flambeau.library.aten_schemas")
+
+
+class Absent:
+    """What stands for an operator that PyTorch has, and this library does not compute."""
+
+    schemas = ()
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+        self.__doc__ = f"`{name}` of PyTorch's inner library: raises NotImplementedError."
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Raises.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise _listed().absent(self.__name__)
+
+    bind = __call__
 
 
 _packets: dict[str, Packet] = {}
@@ -209,9 +286,33 @@ def __getattr__(name: str) -> Packet:
         function = REGISTRY[name].native
     if function is None and name in install.INPLACE:
         function = install.INPLACE[name]
-    if function is None or name.startswith("__"):
+    if (function is None or name.startswith("__")) and name not in _MODULE:
+        function = _of_table(name)
+    if function is None or name in _MODULE:
         raise AttributeError(f"module 'flambeau.ops.aten' has no attribute {name!r}")
     return _packets.setdefault(name, Packet(name, function))
+
+
+def _of_table(name: str) -> Any:
+    """What computes an operator that the public namespaces do not have; None if there is none."""
+    if not _listed().is_listed(name):
+        return None
+    function = late("flambeau.decompositions.listed").operators().get(name)
+    return function or late("flambeau.library.script_operators").TABLE.get(name) or Absent(name)
+
+
+def __dir__() -> list[str]:
+    """Names of all operators."""
+    return list(_listed().names())
+
+
+def is_absent(packet: Packet) -> bool:
+    """Whether an operator of this name exists in PyTorch alone.
+
+    Args:
+        packet: of an operator.
+    """
+    return isinstance(packet._function, Absent)
 
 
 def is_named(packet: Packet) -> bool:
@@ -234,7 +335,10 @@ def signatures(name: str) -> dict[str, tuple[str, ...]]:
             return {kind: tuple(inside.replace(" ", "").split(",")) for kind, inside in pairs}
     if name.endswith("_") and not name.startswith("_"):
         return signatures(name[:-1])
-    return {"default": ()}
+    entries = _listed().entries(name)
+    if not entries or "default" in entries:
+        return {"default": ()}
+    return dict(_listed().signatures(name)) or {"default": ()}
 
 
 def inner_name(overload: Any) -> str:
@@ -257,7 +361,8 @@ def overload_of(op: Any, arguments: Sequence[Any], values: Sequence[Any]) -> Ove
         arguments: of its schema, as the core has them.
         values: in their order.
     """
-    return _chosen(_packet_of(op), arguments, values)
+    chosen = getattr(op, "overload", None)  # of an operator that the table lists
+    return getattr(_packet_of(op), chosen) if chosen else _chosen(_packet_of(op), arguments, values)
 
 
 def overload_named(name: str, arguments: Sequence[Any], values: Sequence[Any]) -> Overload:

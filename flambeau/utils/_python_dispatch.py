@@ -298,7 +298,7 @@ def _composed(program: Program, values: Sequence[Any]) -> Any:
 
 def _call_overload(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call of one overload, which is not taken apart."""
-    function = func.overloadpacket._function
+    function = func._function
     if isinstance(function, _core.Op):
         _modes.chosen = func
     try:

@@ -145,7 +145,7 @@ def _check_bounds(name: str, lower: float, upper: float) -> None:
             raise RuntimeError(f"[{name}] {side} bound must be finite, got {bound}\nhint: a slope")
 
 
-def _slopes(input: Any, lower: float, upper: float, generator: Any) -> Any:
+def slopes(input: Any, lower: float, upper: float, generator: Any) -> Any:
     """A slope per element; a number is drawn, in float64, for each that is not positive."""
     negative = input.detach() <= 0
     slopes = input.detach().new_ones(()).expand(input.shape).clone()
@@ -211,7 +211,7 @@ def rrelu(
     _check_bounds("rrelu", lower, upper)
     if not training:
         return _sloped.native(input, None, (lower + upper) / 2).contiguous()
-    return _sloped.native(input.contiguous(), _slopes(input, lower, upper, generator), 0.0)
+    return _sloped.native(input.contiguous(), slopes(input, lower, upper, generator), 0.0)
 
 
 @op(
@@ -238,5 +238,5 @@ def rrelu_(
         tensor([-1.,  3.])
     """
     _check_bounds("rrelu_", lower, upper)
-    noise = _slopes(input, lower, upper, generator) if training else None
+    noise = slopes(input, lower, upper, generator) if training else None
     return install.INPLACE["_sloped_"](input, noise, (lower + upper) / 2)
