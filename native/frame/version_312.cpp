@@ -1,5 +1,5 @@
-// CPython 3.12 and 3.13: dicts call a watcher before each change, and types have version tags, of
-// which a class gets 1,000 in 3.13.
+// CPython 3.12 to 3.14: dicts call a watcher before each change, and types have version tags, of
+// which a class gets 1,000 from 3.13 on.
 #include <unordered_map>
 
 #include "frame/version.h"
