@@ -123,9 +123,7 @@ class Shortened:
         removed: how many are.
     """
 
-    def __init__(
-        self, graph: Graph, items: _Items, repetition: Repetition, removed: int
-    ) -> None:
+    def __init__(self, graph: Graph, items: _Items, repetition: Repetition, removed: int) -> None:
         self.first, self.removed = repetition.low + REMAINING // 2, removed
         self._items, self._repetition, self._whole = items, repetition, graph
         self._present: list[int | None] = []  # the result in the short program, per item
@@ -320,7 +318,9 @@ class _Extension:
         for instance in self._in_order():
             self._repeat(instance)
         launches, buffers = self.launches, self.buffers
-        schedule = Schedule(launches, with_lifetimes(buffers, launches), _written(launches, buffers))
+        schedule = Schedule(
+            launches, with_lifetimes(buffers, launches), _written(launches, buffers)
+        )
         if self.schedule.written != _written(self.schedule.launches, self.schedule.buffers):
             raise _NotEqualError
         return schedule

@@ -313,7 +313,7 @@ _PENDING: Any = None
 def _constant_names(cls: type) -> set[str]:
     constants = set(getattr(cls, "__constants__", ()))
     for base in cls.__mro__:
-        for name, kind in base.__dict__.get("__annotations__", {}).items():
+        for name, kind in inspect.get_annotations(base).items():
             if "Final" in str(kind):
                 constants.add(name)
     return constants

@@ -8,8 +8,8 @@
 
 #if PY_VERSION_HEX < 0x030c0000
 #define FB_FRAMES_311
-#elif PY_VERSION_HEX < 0x030e0000 && !defined(Py_GIL_DISABLED)
-#define FB_FRAMES_312  // and 3.13
+#elif PY_VERSION_HEX < 0x030f0000 && !defined(Py_GIL_DISABLED)
+#define FB_FRAMES_312  // to 3.14
 #endif
 
 #pragma GCC visibility push(hidden)

@@ -1,5 +1,5 @@
-// CPython 3.12 and 3.13: dicts call a watcher before each change, and types have version tags, of
-// which a class gets 1,000 in 3.13.
+// CPython 3.12 to 3.14: dicts call a watcher before each change, and types have version tags, of
+// which a class gets 1,000 from 3.13 on.
 #include <unordered_map>
 
 #include "frame/version.h"
@@ -104,21 +104,34 @@ PyObject** dict_slot(PyObject* object) {
 
 namespace {
 
-// Whether a tool of `sys.monitoring` is registered.
-bool monitored() {
-  constexpr long kTools = 6;  // those that programs may register
-  static PyObject* get_tool = nullptr;
-  PyObject* module = PySys_GetObject("monitoring");
-  if (!get_tool && module) get_tool = PyObject_GetAttrString(module, "get_tool");
-  for (long id = 0; get_tool && id < kTools; ++id) {
-    const auto number = steal(PyLong_FromLong(id));
-    const auto name = steal(PyObject_CallOneArg(get_tool, number.get()));
-    if (!name) break;
-    if (name.get() != Py_None) return true;
+constexpr long kTools = 6;  // of `sys.monitoring`, that programs may register
+
+// `sys.monitoring.get_tool`, called as the C function that it is: every call of a compiled function
+// asks for all tools. Events of one function alone change no number that is public.
+struct GetTool {
+  PyCFunction call = nullptr;  // null: it is no such function
+  PyObject* self = nullptr;
+  PyObject* ids[kTools] = {};
+
+  GetTool() {
+    PyObject* module = PySys_GetObject("monitoring");
+    PyObject* function = module ? PyObject_GetAttrString(module, "get_tool") : nullptr;  // for good
+    if (!function || !PyCFunction_CheckExact(function)) return;
+    for (long id = 0; id < kTools; ++id) ids[id] = PyLong_FromLong(id);
+    self = PyCFunction_GET_SELF(function);
+    if (PyCFunction_GET_FLAGS(function) == METH_O) call = PyCFunction_GET_FUNCTION(function);
   }
-  const bool unclear = !get_tool || PyErr_Occurred();
-  PyErr_Clear();
-  return unclear;
+};
+
+// Whether a tool of `sys.monitoring` is registered, or may be.
+bool monitored() {
+  static const GetTool tool;
+  bool registered = !tool.call;
+  for (long id = 0; id < kTools && !registered; ++id) {
+    registered = steal(tool.call(tool.self, tool.ids[id])).get() != Py_None;
+  }
+  if (registered) PyErr_Clear();
+  return registered;
 }
 
 }  // namespace

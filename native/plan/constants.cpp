@@ -198,8 +198,9 @@ int constants_clear(PyObject* self) {
 void constants_dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
   constants_clear(self);
+  const auto type = steal(Py_TYPE(self));  // of which nothing may be read after its end
   constants_of(self)->~Constants();
-  free_instance(self);
+  type->tp_free(self);
 }
 
 PyObject* py_clear(PyObject* self, PyObject*) {

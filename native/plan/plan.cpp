@@ -96,8 +96,9 @@ void plan_dealloc(PyObject* self) {
   drop(plan->return_type);
   drop(plan->spec);
   drop(plan->code);
+  const auto type = steal(Py_TYPE(self));  // of which nothing may be read after its end
   plan->~Plan();
-  free_instance(self);
+  type->tp_free(self);
 }
 
 PyObject* plan_repr(PyObject* self) {

@@ -7,6 +7,7 @@ each way that Python has, in loops whose instructions the interpreter specialize
 from __future__ import annotations
 
 import dis
+import functools
 import gc
 import os
 import sys
@@ -216,3 +217,104 @@ def test_monitored_python_is_run() -> None:
 
 def test_instructions_are_those_of_the_version() -> None:
     assert bytecode().Frame.table.keys() <= dis.opmap.keys()
+
+
+def _unpacked(x: Any, values: Any) -> Any:
+    try:
+        a, b = values
+    except ValueError as error:
+        return x + len(str(error)), str(error)
+    return x * a + b
+
+
+@pytest.mark.parametrize(
+    "values", [(1, 2, 3), [1, 2, 3], {1: 2, 3: 4, 5: 6}, range(3), (1,), (3, 4)], ids=repr
+)
+def test_unpacking_says_what_python_says(values: Any) -> None:
+    """CPython 3.14 counts the values of some containers."""
+    x = torch.arange(4.0)
+    assert same(explained(_unpacked, x, values)(x, values), _unpacked(x, values))
+
+
+def _judged(x: Any, values: Any) -> Any:
+    every, some = all(v > 0 for v in values), any(v > 2 for v in values)
+    doubled = tuple(2 * v for v in values)
+    return x + every + 2 * some + doubled[0]
+
+
+@pytest.mark.parametrize("name", ["all", "any", "tuple"])
+def test_a_builtin_that_the_compiler_knows_is_replaced(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From CPython 3.14 on, the code compares the function before it does its work itself."""
+    x, values = torch.arange(4.0), (1, 2)
+    compiled = explained(_judged, x, values)
+    assert same(compiled(x, values), _judged(x, values))
+    replacements = {"all": lambda _: 7, "any": lambda _: 8, "tuple": lambda _: [9]}
+    monkeypatch.setitem(globals(), name, replacements[name])
+    for _ in range(CALLS):
+        assert same(compiled(x, values), _judged(x, values))
+
+
+class Managed:
+    """A `with` block that hides errors, or does not."""
+
+    def __init__(self, hides: bool) -> None:
+        self.hides = hides
+        self.seen: list[str] = []
+
+    def __enter__(self) -> int:
+        self.seen.append("enter")
+        return 3
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        self.seen.append(str(error))
+        return self.hides
+
+
+def _blocks(x: Any) -> Any:
+    hiding, open_ = Managed(True), Managed(False)
+    total = x
+    with torch.no_grad(), hiding as three:
+        total = total * three
+        raise ValueError("hidden")
+    try:
+        with open_, torch.enable_grad():
+            for number in range(3):
+                with hiding:
+                    total = total + number
+                    if number == 1:
+                        break
+            raise KeyError("seen")
+    except KeyError:
+        total = total + len(open_.seen)
+    return total, *hiding.seen, *open_.seen
+
+
+def test_with_blocks_that_errors_end() -> None:
+    x = torch.arange(4.0)
+    assert same(explained(_blocks, x)(x), _blocks(x))
+
+
+@pytest.mark.skipif(not hasattr(functools, "Placeholder"), reason="from CPython 3.14 on")
+def test_partial_with_gaps() -> None:
+    x, gap = torch.arange(4.0), functools.Placeholder  # type: ignore[attr-defined,unused-ignore]
+    ahead = functools.partial(lambda a, b, c: a - b * c, gap, 2.0)
+
+    def function(x: Any) -> Any:
+        inside = functools.partial(pow, functools.Placeholder, 2)
+        return ahead(x, 3.0) + inside(3)
+
+    assert same(explained(function, x)(x), function(x))
+    with pytest.raises(TypeError):
+        torch.compile(lambda x: ahead())(x)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="from CPython 3.14 on")
+def test_template_strings_are_recorded() -> None:
+    scope: dict[str, Any] = {}
+    exec("def function(x, n): return x + len(t'{n:>4}!'.interpolations[0].format_spec) * n", scope)
+    x, function = torch.arange(4.0), scope["function"]
+    compiled = compiled_by_calls(function, x, 3)
+    assert same(compiled(x, 3), function(x, 3))
+    assert "BUILD_INTERPOLATION" in compiled._reason

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from flambeau.capture.frame.evidence import MISSING, Raised
 
 if TYPE_CHECKING:
     from flambeau.capture.frame.machine import Machine
+
+_GAP = getattr(functools, "Placeholder", object())  # of a `partial`, from CPython 3.14 on
 
 
 def bind(
@@ -47,6 +50,15 @@ def _value(function: Any, name: str, by_name: bool, named: dict[str, Any], defau
     if default is MISSING:
         raise _wrong(f"{function.__name__}() lacks {name}")
     return default
+
+
+def joined(bound: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The positional arguments of a `functools.partial`, of which the call's fill gaps first."""
+    remaining = iter(args)
+    values = [next(remaining, _GAP) if value is _GAP else value for value in bound]
+    if any(value is _GAP for value in values):
+        raise _wrong("a partial function got too few arguments")
+    return (*values, *remaining)
 
 
 def _wrong(text: str) -> Raised:

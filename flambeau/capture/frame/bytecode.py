@@ -82,8 +82,8 @@ class Decoded(NamedTuple):
     handlers: list[Handler]
 
 
-def _leave(*exception: object) -> None:
-    """Stands for the end of a `with` block."""
+def _do_nothing(*exception: object) -> None:
+    """Stands for the beginning and the end of a `with` block."""
 
 
 def decode(code: types.CodeType, version: type[Frame]) -> Decoded:
@@ -113,10 +113,12 @@ class Frame:
     Attributes:
         table: the method of each instruction of the version.
         behind_loop: how many instructions at the end of a loop are skipped when it ends.
+        leave_at: where the stack has what ends a `with` block, when an error ends it.
     """
 
     table: ClassVar[Mapping[str, Callable[[Frame, Instruction], int | None]]] = {}
     behind_loop: ClassVar[int] = 0
+    leave_at: ClassVar[int] = -4
 
     def __init__(self, machine: Machine, function: Any, values: list[Any]) -> None:
         code = function.__code__
@@ -719,7 +721,7 @@ class Frame:
         self.stack.append(any(kind in type(error).__mro__ for kind in accepted))
 
     def _with_except_start(self, i: Instruction) -> None:
-        error, leave = self.stack[-1], self.stack[-4]
+        error, leave = self.stack[-1], self.stack[self.leave_at]
         trace = self.machine.fresh(Trace())
         self.stack.append(self.machine.call(leave, (type(error), error, trace), {}))
 
@@ -728,18 +730,20 @@ class Frame:
 
     def _before_with(self, i: Instruction) -> None:
         manager = self.stack.pop()
+        enter, leave = (self._special(manager, name) for name in ("__enter__", "__exit__"))
+        self.stack.extend((leave, self.machine.call(enter, (), {})))
+
+    def _special(self, manager: Any, name: str) -> Any:
+        """What a `with` block calls to begin or to end."""
         if type(manager) in plain.GUARDS:
             self.machine.writable(manager)
-            leave, value = manager.__exit__, manager.__enter__()
-        elif manager is importing:  # the package's own lock, which nothing here needs
-            leave, value = _leave, None
-        else:
-            enter, leave = (self.machine.method(manager, n) for n in ("__enter__", "__exit__"))
-            if enter is None or leave is None:
-                raise Unexplained(f"it enters a {type(manager).__name__}")
-            leave = types.MethodType(leave, manager)
-            value = self.machine.call(enter, (manager,), {})
-        self.stack.extend((leave, value))
+            return getattr(manager, name)
+        if manager is importing:  # the package's own lock, which nothing here needs
+            return _do_nothing
+        method = self.machine.method(manager, name)
+        if method is None:
+            raise Unexplained(f"it enters a {type(manager).__name__}")
+        return types.MethodType(method, manager)
 
 
 SHARED = (

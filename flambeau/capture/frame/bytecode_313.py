@@ -68,11 +68,11 @@ class Frame(bytecode_312.Frame):
             self._to_bool(i)
 
 
-_OWN = (
+OWN = (
     "load_fast_load_fast store_fast_load_fast store_fast_store_fast to_bool call_kw convert_value "
     "format_simple format_with_spec set_function_attribute"
-).split()
+).split()  # with later versions
 Frame.table = {
-    **bytecode.methods(Frame, [*bytecode_312.SHARED, *_OWN]),
+    **bytecode.methods(Frame, [*bytecode_312.SHARED, *OWN]),
     **bytecode_312.ALIASES,
 }

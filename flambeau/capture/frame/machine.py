@@ -20,7 +20,7 @@ from flambeau import _core
 from flambeau._core import Tensor
 from flambeau.capture.frame import native_calls as native
 from flambeau.capture.frame import plain, tensors
-from flambeau.capture.frame.binding import bind
+from flambeau.capture.frame.binding import bind, joined
 from flambeau.capture.frame.evidence import MISSING, Evidence, Raised, Unexplained
 from flambeau.capture.frame.generators import GENERATOR_METHODS, Generator
 from flambeau.capture.frame.numbers import Number, Rates
@@ -323,7 +323,7 @@ class Machine(Values):
                 self.evidence.read(function.args)
                 self.evidence.items(function.keywords)
             named = {**function.keywords, **kwargs}
-            return self.call(function.func, (*function.args, *args), named)
+            return self.call(function.func, joined(function.args, args), named)
         if function is super and len(args) == 2 and not kwargs:
             return super(*args)
         if isinstance(function, type):

@@ -137,7 +137,7 @@ class Values:
             and type(kind) is type
             and bool(kind.__flags__ & _HEAP_TYPE)
             and hasattr(kind, "_fields")
-            and all(self.evidence.attribute(kind, n) is tuple.__dict__.get(n) for n in names)
+            and all(self.evidence.attribute(kind, n) is getattr(tuple, n) for n in names)
         )
 
     def as_tuple(self, value: object) -> Any:
