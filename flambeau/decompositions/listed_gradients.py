@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-
 from typing import Any
 
 import flambeau as torch
-from flambeau.decompositions.inner import SCALES, inner
 from flambeau.decompositions.inner_gradients import gradients
 from flambeau.decompositions.listed import listed
 from flambeau.nn import functional
