@@ -290,8 +290,7 @@ void packed_bind(const Instance* instance, const Call& call, char** bases, Packe
     for (size_t i = 0; i < count; ++i) {
       const Packing packing(instance, call, instance->ready[instance->packings[i]]);
       if (!packing.words) continue;
-      const PackedEntry* entry =
-          entry_of(packing.source->storage, packing.key, packing.words);
+      const PackedEntry* entry = entry_of(packing.source->storage, packing.key, packing.words);
       if (entry) uses[i] = hit(entry);
       if (uses[i].block) bases[packing.result] = static_cast<char*>(uses[i].block->data);
     }

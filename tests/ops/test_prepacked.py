@@ -147,6 +147,30 @@ def test_number_of_threads():
         torch.set_num_threads(count)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16", "int32"])
+@pytest.mark.parametrize("depth, columns", [(64, 64), (130, 100), (300, 33), (2100, 48)])
+def test_few_rows_of_small_weights(dtype, depth, columns):
+    kind = getattr(torch, dtype)
+    w, x = (10 * made(columns, depth, seed=1)).to(kind), (10 * made(33, depth)).to(kind)
+    before = (x @ w.clone().t()).double()
+    for rows in (1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33):
+        for _ in range(3):
+            assert bits((x[:rows] @ w.t()).double()) == bits(before[:rows])
+
+
+def test_small_weights_are_packed():
+    linear = torch.nn.Linear(64, 64)
+    compiled = torch.compile(lambda x: F.relu(linear(x)))
+    for rows in (1, 2, 8):
+        x = made(rows, 64)
+        eager = [bits(F.relu(linear(x.clone()))) for _ in range(3)]
+        assert hits(lambda x=x: linear(x.clone())) == 1
+        assert {bits(compiled(x.clone())) for _ in range(3)} == set(eager)
+        assert hits(lambda x=x: compiled(x.clone())) == 1
+    linear.weight.mul_(2)
+    assert bits(linear(x)) == bits(F.linear(x, linear.weight.clone(), linear.bias))
+
+
 # ------------------------------------------------------------------------------------- dropped
 
 

@@ -65,8 +65,12 @@ def test_values(dtype, shape):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "complex64", "int32"])
 @pytest.mark.parametrize(
-    "shape", [(33, 600, 70), (2, 300, 90), (90, 300, 3), (150, 530, 290), (30, 4500, 40)]
-)
+    "shape",
+    [
+        (33, 600, 70), (2, 300, 90), (90, 300, 3), (150, 530, 290), (30, 4500, 40),
+        (8, 64, 50), (9, 130, 64), (20, 130, 40), (70, 8, 50), (64, 2, 16),
+    ],
+)  # fmt: skip
 def test_strides_do_not_change_bits(dtype, shape):
     m, k, n = shape
     a, b = random(dtype, (2, m, k)), random(dtype, (2, k, n), 1)

@@ -243,6 +243,7 @@ def packing(
         "masks": micro.masks,
         "parts": _halves(lanes, kind_bits(micro.kind) // 8),
         "swapped": swapped,
+        "ordered": not swapped,
         "AHEAD": 4 * lanes,
         "tail": tail,
         "some": range(tail),

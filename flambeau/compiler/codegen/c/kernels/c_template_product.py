@@ -8,9 +8,10 @@ they are chosen is told by `schedule/product.py`.
 
 A chunk of a "product" is one tile of the result. Its sums stay in scratch, in the nearest caches,
 over all of K; then each row goes to the epilogue. Operands that several tiles share are packed
-before; otherwise a tile packs its own part of A, and B slab by slab, or reads B as it lies. Up to
-`FEW` rows are sums of whole rows of B, or of columns that are transposed in registers: then reading
-B is all the work.
+before; otherwise a tile packs its own part of A, and B slab by slab, or reads either in place: rows
+of A, or columns if they are short, and rows of B. Up to `FEW` rows are sums of whole rows of B, or
+of columns that are transposed in registers: then reading B is all the work. Up to `THIN` rows read
+several packed slabs of B at a time.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ from flambeau.ir.kernel import Kernel, Pass
 from flambeau.ir.size import Size, affine_in, free_symbols
 
 SHORT = 8  # k, or groups of them, of all slabs that are packed together
+SHALLOW = 16  # k: up to so many, packing a slab of B takes as long as its sums
+NEAREST = 16384  # bytes of A between its first and last element that the nearest cache holds
 PAGE = 4096  # bytes: lines so far apart share a set of the nearest cache
 _NARROWED = ("i8", "u8", "i16", "f16", "bf16")  # results that are rounded on the way to memory
 
@@ -157,6 +160,9 @@ class _Tiles:
             "VECTORS": VECTORS,
             "PAGE": PAGE,
             "LINE": PAGE // 4,
+            "NEAREST": NEAREST,
+            "SHALLOW": SHALLOW,
+            "single": int(micro.group == 1),
             "halves": (micro.rows + 2) // 2 in micro.heights and micro.rows > 2,
         }
 
