@@ -123,9 +123,7 @@ class Shortened:
         removed: how many are.
     """
 
-    def __init__(
-        self, graph: Graph, items: _Items, repetition: Repetition, removed: int
-    ) -> None:
+    def __init__(self, graph: Graph, items: _Items, repetition: Repetition, removed: int) -> None:
         self.first, self.removed = repetition.low + REMAINING // 2, removed
         self._items, self._repetition, self._whole = items, repetition, graph
         self._present: list[int | None] = []  # the result in the short program, per item
@@ -320,7 +318,9 @@ class _Extension:
         for instance in self._in_order():
             self._repeat(instance)
         launches, buffers = self.launches, self.buffers
-        schedule = Schedule(launches, with_lifetimes(buffers, launches), _written(launches, buffers))
+        schedule = Schedule(
+            launches, with_lifetimes(buffers, launches), _written(launches, buffers)
+        )
         if self.schedule.written != _written(self.schedule.launches, self.schedule.buffers):
             raise _NotEqualError
         return schedule
@@ -372,6 +372,20 @@ class _Extension:
             raise _NotEqualError
         return number
 
+    def _check_apart(self, reads: Sequence[int]) -> None:
+        """Refuses a launch beside the uniform part that computes values of layers in it.
+
+        Raises:
+            _NotEqualError: it reads or writes what is of the last layer before those that are left
+                out, or of layers on both sides of them.
+        """
+        first = self.short.first
+        layers = {self.anchors[x][1] for x in reads if x in self.anchors}
+        layers |= {x.coordinate for x in map(self.repetition.locate, reads) if x is not None}
+        late = {layer >= first for layer in layers}
+        if first - 1 in layers or len(late) > 1:
+            raise _NotEqualError
+
     def _shift(self, coordinate: int) -> int:
         return self.short.removed if coordinate >= self.short.first else 0
 
@@ -382,6 +396,8 @@ class _Extension:
         kind, number = self.items[instance.position]
         shift = instance.shift or 0
         if kind == "launch":
+            if not uniform:
+                self._check_apart(self.reads[instance.position])
             reads = [self._read(x, uniform, shift) for x in self.reads[instance.position]]
             self.launches.append(self._launch(number, reads))
             return

@@ -227,8 +227,9 @@ class Repetition:
         for reader, ties in self._ties.items():
             if number in ties:
                 sign, distance = ties[number]
-                yield reader, Direction(
-                    direction.sign * sign, direction.base + direction.sign * distance
+                yield (
+                    reader,
+                    Direction(direction.sign * sign, direction.base + direction.sign * distance),
                 )
 
     def _anchored(self, number: int) -> Direction | None:
