@@ -221,7 +221,7 @@ def test_user_passes_see_all_layers() -> None:
         sizes.append(sum(value.op == "attention" for value in graph.nodes()))
         return graph
 
-    with passes.register(count), torch.no_grad():
+    with passes.register(count, before="fusion"), torch.no_grad():
         torch.compile(model)(x)
     assert 14 in sizes
 
