@@ -372,6 +372,20 @@ class _Extension:
             raise _NotEqualError
         return number
 
+    def _check_apart(self, reads: Sequence[int]) -> None:
+        """Refuses a launch beside the uniform part that computes values of layers in it.
+
+        Raises:
+            _NotEqualError: it reads or writes what is of the last layer before those that are left
+                out, or of layers on both sides of them.
+        """
+        first = self.short.first
+        layers = {self.anchors[x][1] for x in reads if x in self.anchors}
+        layers |= {x.coordinate for x in map(self.repetition.locate, reads) if x is not None}
+        late = {layer >= first for layer in layers}
+        if first - 1 in layers or len(late) > 1:
+            raise _NotEqualError
+
     def _shift(self, coordinate: int) -> int:
         return self.short.removed if coordinate >= self.short.first else 0
 
@@ -382,6 +396,8 @@ class _Extension:
         kind, number = self.items[instance.position]
         shift = instance.shift or 0
         if kind == "launch":
+            if not uniform:
+                self._check_apart(self.reads[instance.position])
             reads = [self._read(x, uniform, shift) for x in self.reads[instance.position]]
             self.launches.append(self._launch(number, reads))
             return
