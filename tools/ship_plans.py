@@ -110,8 +110,9 @@ def write(file: Path, everywhere: dict[str, bytes], single: dict[str, dict[str, 
     kinds = {"": everywhere, **single}
     entries = sorted((kind != "", text, kind) for kind, plans in kinds.items() for text in plans)
     kernels: dict[bytes, int] = {}
+    digests: dict[str, int] = {}
     first = -(-len(entries) // GROUP) * GROUP  # the number of the first kernel
-    plans = [_with_numbers(kinds[kind][text], kernels, first) for _, text, kind in entries]
+    plans = [_with_numbers(kinds[kind][text], kernels, first, digests) for _, text, kind in entries]
     groups = [*_compressed(plans), *_compressed(list(kernels))]
     names = {
         kind: _names((text, n) for n, (_, text, own) in enumerate(entries) if own == kind)
@@ -123,16 +124,22 @@ def write(file: Path, everywhere: dict[str, bytes], single: dict[str, dict[str, 
         tuple(accumulate(map(len, groups), initial=0)),
         names.pop(""),
         names,
+        bytes.fromhex("".join(digests)),
     )
     head = marshal.dumps(tuple(header))
     cache.write(file, b"".join([len(head).to_bytes(shipped.LENGTH, "little"), head, *groups]))
 
 
-def _with_numbers(content: bytes, kernels: dict[bytes, int], first: int) -> bytes:
-    """The plans of a name with numbers in place of their kernels."""
+def _with_numbers(
+    content: bytes, kernels: dict[bytes, int], first: int, digests: dict[str, int]
+) -> bytes:
+    """The plans of a name with numbers in place of their kernels, and of the kernels' digests."""
     plans = [stored.StoredPlan.unpacked(plan) for plan in marshal.loads(content)]
     return stored.written(
-        plan._replace(contents=[kernels.setdefault(k, first + len(kernels)) for k in plan.contents])
+        plan._replace(
+            contents=[kernels.setdefault(k, first + len(kernels)) for k in plan.contents],
+            kernels=[(*k[:3], digests.setdefault(k[3], len(digests))) for k in plan.kernels],
+        )
         for plan in plans
     )
 

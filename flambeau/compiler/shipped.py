@@ -44,6 +44,7 @@ class Header(NamedTuple):
         groups: where each begins, and the end of the last one.
         all: the plans for every target.
         targets: those for one, by its name.
+        kernels: the digests of kernels, by number.
     """
 
     sources: str
@@ -51,6 +52,7 @@ class Header(NamedTuple):
     groups: tuple[int, ...]
     all: Names
     targets: dict[str, Names]
+    kernels: bytes
 
 
 def digest_of(text: str) -> bytes:
@@ -83,6 +85,13 @@ def _number(names: Names, digest: bytes) -> int | None:
 def content(number: int) -> bytes:
     """The plans of a name, or a kernel of theirs, by number."""
     return _group(FILE, number // GROUP)[number % GROUP]
+
+
+def digest_at(number: int) -> str:
+    """The digest of a kernel, by its number among them."""
+    shelf = _shelf(FILE)
+    digests = b"" if shelf is None else shelf[0].kernels
+    return digests[number * DIGEST : (number + 1) * DIGEST].hex()
 
 
 @functools.lru_cache(maxsize=16)

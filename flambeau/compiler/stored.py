@@ -57,9 +57,11 @@ class StoredPlan(NamedTuple):
         spec: the plan's description as plain data.
         registers: of the metadata program.
         fingerprint: of its graph.
-        execution: what it compiles to, kernels by number; None: it was never run.
+        execution: what it compiles to, kernels by number; None: it was never run. Packed while
+            there is a baseline, which runs first.
         kernels: (level, bundle, symbol, digest) of each kernel; "" for the bundle and symbol of
-            one that was on no disk when the plan was stored.
+            one that was on no disk when the plan was stored. The package's file has numbers of
+            digests.
         baseline: what runs until the kernels of `execution` are compiled, its own by number, too.
         contents: the kernels to compile, as bytes; of the package's plans their numbers.
         origin: "cache", the user's; "package", which begins on the baseline; "elsewhere", the
@@ -70,8 +72,8 @@ class StoredPlan(NamedTuple):
     spec: PlanSpec
     registers: int
     fingerprint: str = ""
-    execution: Execution | None = None
-    kernels: Sequence[Place] = ()
+    execution: Any = None
+    kernels: Sequence[Any] = ()
     baseline: Execution | None = None
     contents: Sequence[Any] = ()
     origin: Origin = "cache"
@@ -98,12 +100,15 @@ class StoredPlan(NamedTuple):
     def unpacked(cls, fields: Sequence[Any], origin: Origin = "cache") -> StoredPlan:
         """The plan that was packed."""
         plan = cls(*fields)
-        run, before = (
-            None if each is None else unpacked_execution(each)
-            for each in (plan.execution, plan.baseline)
-        )
         hints, spec = list(plan.hints), unpacked_spec(plan.spec)
-        return plan._replace(hints=hints, spec=spec, execution=run, baseline=before, origin=origin)
+        plan = plan._replace(hints=hints, spec=spec, origin=origin)
+        if plan.baseline is not None:
+            plan = plan._replace(baseline=unpacked_execution(plan.baseline))
+        elif plan.execution is not None:
+            plan = plan._replace(execution=unpacked_execution(plan.execution))
+        if origin == "cache":
+            return plan
+        return plan._replace(kernels=[(*k[:3], shipped.digest_at(k[3])) for k in plan.kernels])
 
 
 _collected: dict[str, list[StoredPlan]] | None = None  # instead of the cache, see `collecting`
@@ -149,7 +154,7 @@ def fingerprint(graph: Graph) -> str | None:
         text = _text(graph)
         stable = " at 0x" not in text
         graph.notes["fingerprint"] = (
-            blake2b(text.encode(), digest_size=16).hexdigest() if stable else None
+            blake2b(text.encode(), digest_size=10).hexdigest() if stable else None
         )
     mark: str | None = graph.notes["fingerprint"]
     return mark
@@ -392,12 +397,15 @@ def shipped_execution(
     return _before(plan, tiers.Pending(plan.contents, assemble))
 
 
-def _loaded(plan: StoredPlan, execution: Execution | None) -> Execution | None:
+def _loaded(plan: StoredPlan, execution: Any) -> Execution | None:
     """An execution of a plan with the addresses of its kernels; None if one is on no disk."""
     if execution is None:
         return None
+    ready: Execution = execution
+    if not isinstance(ready, Execution):
+        ready = unpacked_execution(ready)
     handles: dict[int, tuple[int, str, Any]] = {}
-    for launch in execution.launches:
+    for launch in ready.launches:
         if launch.kernel is not None and launch.kernel not in handles:
             handle = _kernel(*plan.kernels[launch.kernel])
             if handle is None:
@@ -405,9 +413,9 @@ def _loaded(plan: StoredPlan, execution: Execution | None) -> Execution | None:
             handles[launch.kernel] = handle
     launches = [
         launch if launch.kernel is None else launch._replace(kernel=handles[launch.kernel][0])
-        for launch in execution.launches
+        for launch in ready.launches
     ]
-    return execution._replace(launches=launches, keepalive=[x[2] for x in handles.values()])
+    return ready._replace(launches=launches, keepalive=[x[2] for x in handles.values()])
 
 
 def _kernel(number: int, bundle: str, symbol: str, content: str) -> tuple[int, str, Any] | None:

@@ -7,8 +7,11 @@ a Plan. `plan_grammar` prints and verifies them. `packed` and `unpacked` are the
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+from flambeau.ir.lock import importing
 
 Instruction = tuple[int, int, int]
 ACCESS = {"r": 1, "w": 2, "rw": 3}  # of a launch to a buffer, in `Launch.traffic`
@@ -282,11 +285,44 @@ class Execution(NamedTuple):
 # ------------------------------------------------------------------------------- on disk
 
 
+_NUMBERS = ("buffers", "offsets", "sizes", "traffic")  # of a launch: registers and their like
+
+
 def packed(record: Any) -> Any:
-    """A record as plain tuples, which `marshal` writes."""
+    """A record as plain tuples and bytes, which `marshal` writes; instructions as three columns."""
+    narrow: dict[str, Any] = {}
+    if isinstance(record, (PlanSpec, Execution)):
+        narrow["program"] = [_narrow(column) for column in zip(*record.program)]
+    elif isinstance(record, Launch):
+        narrow.update((name, _narrow(getattr(record, name))) for name in _NUMBERS)
+    record = record._replace(**narrow) if narrow else record
     if isinstance(record, (tuple, list)):
         return tuple([packed(field) for field in record])
     return record
+
+
+def _narrow(numbers: Sequence[int]) -> Sequence[int]:
+    """Integers as bytes of the least width, after the letter that `memoryview.cast` takes."""
+    with importing:
+        from array import array
+
+    for width in "bhi" if len(numbers) > 1 else "":
+        with contextlib.suppress(OverflowError, TypeError):
+            return width.encode() + array(width, numbers).tobytes()
+    return tuple(numbers)
+
+
+def _numbers(narrow: Sequence[int]) -> Sequence[int]:
+    """The integers of `_narrow`."""
+    if not isinstance(narrow, bytes):
+        return narrow
+    width: Any = chr(narrow[0])
+    return memoryview(narrow)[1:].cast(width).tolist()
+
+
+def _program(columns: Sequence[Sequence[int]]) -> list[Instruction]:
+    """The instructions of packed columns."""
+    return list(zip(*map(_numbers, columns)))
 
 
 def unpacked_spec(fields: Sequence[Any]) -> PlanSpec:
@@ -297,6 +333,7 @@ def unpacked_spec(fields: Sequence[Any]) -> PlanSpec:
         backward = BackwardSpec(*backward)
         backward = backward._replace(arguments=[Source(*x) for x in backward.arguments])
     return spec._replace(
+        program=_program(spec.program),
         outputs=[Output(*x) for x in spec.outputs],
         backward=backward,
         checks=[Check(*x) for x in spec.checks],
@@ -308,6 +345,7 @@ def unpacked_execution(fields: Sequence[Any]) -> Execution:
     """The `Execution` that was packed."""
     execution = Execution(*fields)
     return execution._replace(
+        program=_program(execution.program),
         buffers=[Buffer(*x) for x in execution.buffers],
         launches=[_unpacked_launch(x) for x in execution.launches],
     )
@@ -318,4 +356,5 @@ def _unpacked_launch(fields: Sequence[Any]) -> Launch:
     packing = None if launch.packing is None else Packing(*launch.packing)
     program = None if launch.program is None else BlockProgram(*launch.program)
     scalars = [Number(*x) for x in launch.scalars]
-    return launch._replace(scalars=scalars, packing=packing, program=program)
+    numbers: dict[str, Any] = {name: _numbers(getattr(launch, name)) for name in _NUMBERS}
+    return launch._replace(scalars=scalars, packing=packing, program=program, **numbers)

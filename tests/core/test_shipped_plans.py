@@ -7,7 +7,7 @@ import marshal
 import pytest
 
 from flambeau.compiler import machine, shipped, stored, targets
-from flambeau.ir.plan import PlanSpec
+from flambeau.ir.plan import Buffer, Execution, Launch, PlanSpec
 from tools import ship_plans
 
 
@@ -86,3 +86,45 @@ def test_a_file_of_others_counts_as_absent(file, damage):
         file.write_bytes(written.replace(digest, digest[::-1]))
     assert (shipped.find("plan") is None) == bool(damage)
     assert shipped.sources_of(file) != shipped.sources_digest() or damage == ""
+
+
+def test_digests_of_kernels_are_read_back(file):
+    """Plans have their numbers in the file; those of one digest share it."""
+    places = [(0, "bundle", "symbol", "ab" * 16), (0, "", "", "cd" * 16)]
+    spec = PlanSpec("plan", 0, 0, (), 0)
+    plans = [stored.StoredPlan([], spec, 0, kernels=kernels) for kernels in (places, places[1:])]
+    ship_plans.write(file, {"plan": stored.written(plans)}, {})
+    found = shipped.find("plan")
+    assert found is not None
+    assert [list(plan.kernels) for plan in stored._read(found[0], "package")] == [
+        places,
+        places[1:],
+    ]
+
+
+@pytest.mark.parametrize("largest", [1, 127, 128, 2**15, 2**31 - 1, 2**31, 2**70])
+@pytest.mark.parametrize("count", [0, 1, 2, 5])
+def test_numbers_of_every_width_are_read_back(largest, count):
+    numbers = [largest, -largest, 0, 3, largest - 1][:count]
+    program = [(0, number, 1) for number in numbers]
+    launch = Launch("name", 0, None, numbers, numbers, numbers, (), 1, 2, traffic=numbers)
+    execution = Execution(program, [Buffer("input", 0)], [launch], [0])
+    spec = PlanSpec("plan", 1, 1, (), 0, program=program)
+    content = stored.written([stored.StoredPlan([1], spec, 2, "mark", execution)])
+    [plan] = stored._read(content, "cache")
+    assert plan.spec.program == program and plan.execution.program == program
+    [read] = plan.execution.launches
+    for name in ("buffers", "offsets", "sizes", "traffic"):
+        assert list(getattr(read, name)) == numbers
+    assert stored.written([plan]) == content
+
+
+def test_an_execution_after_a_baseline_is_unpacked_when_it_is_needed():
+    program = [(0, number, 1) for number in range(3)]
+    execution = Execution(program, (), ())
+    spec = PlanSpec("plan", 0, 0, (), 0)
+    written = stored.written([stored.StoredPlan([], spec, 0, "", execution, (), execution)])
+    [plan] = stored._read(written, "package")
+    assert not isinstance(plan.execution, Execution) and plan.baseline.program == program
+    assert stored._loaded(plan, plan.execution).program == program
+    assert stored.written([plan]) == written
