@@ -10,7 +10,7 @@ import pytest
 import flambeau as torch
 from tests.stress.deep_programs import difference
 
-SEEDS = range(int(os.environ.get("STRESS_PROGRAMS", "12")))
+SEEDS = range(int(os.environ.get("STRESS_PROGRAMS", "8")))
 
 
 @pytest.fixture(autouse=True)
