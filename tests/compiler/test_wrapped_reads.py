@@ -154,7 +154,7 @@ def test_edges_are_where_a_comparison_changes() -> None:
 
 
 def rolled_kernel(edges: int) -> Kernel:
-    """A map of loads that wrap at so many places."""
+    """A map of loads with so many edges."""
     total = k.load(0, R, "f32")
     for shift in range(1, edges + 1):
         before, after = compared("lt", R, shift), compared("ge", R, shift)
