@@ -75,8 +75,9 @@ PACKAGE_LINES = {
     "compat": 224,
     # Without the baseline tier; 16,705 before plans came with the package; 17,200 before passes of
     # users, and artifacts of a process; 18,000 before horizontal fusion, and values that are stored
-    # because a broadcast of them is crossed.
-    "compiler": 18_210,  # 18,200 before the plans of the package had numbers in place of digests
+    # because a broadcast of them is crossed; 18,200 before whole vectors were read of operands that
+    # are rolled, padded or concatenated.
+    "compiler": 18_490,
     "core": 1965,
     "cpu": 226,
     "cuda": 248,
@@ -106,7 +107,7 @@ PACKAGE_LINES = {
     "ops": 31_426,  # 31370 before overloads had tags, and primitives were packets, too
     "optim": 5251,  # 5248 before calls without Python counted steps
     "package": 1143,
-    "prims": 7405,
+    "prims": 7411,  # 7405 before concatenated parts of one value shared its computation
     "profiler": 1884,
     "reports": 1353,  # logs, memory traffic, a page about a function; `explain`, from capture
     # 2175 before settings had observers, kinds of logs were switched one by one, and `SymInt`,

@@ -13,8 +13,8 @@ from flambeau.compiler.codegen.c.printer.c_printer import print_kernel
 from flambeau.compiler.codegen.c.printer.c_runs import EDGES_LIMIT, edges_of, sources
 from flambeau.ir import kernel as k
 from flambeau.ir.kernel import Kernel, Pass
-from flambeau.ir.node import node
-from flambeau.ir.size import evaluate, symbol
+from flambeau.ir.node import Node, node
+from flambeau.ir.size import Size, evaluate, symbol
 from tests.compiler.block_harness import bits, on_tier
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool]
@@ -130,7 +130,7 @@ def test_a_sum_of_rolled_values_divides_no_position() -> None:
     )
 
 
-def compared(op: str, left: object, right: object) -> object:
+def compared(op: str, left: Size, right: Size) -> Node:
     return node(op, (k.index(left), k.index(right)), (), "bool")
 
 
@@ -154,7 +154,7 @@ def test_edges_are_where_a_comparison_changes() -> None:
 
 
 def rolled_kernel(edges: int) -> Kernel:
-    """A map of loads that wrap at so many places."""
+    """A map of loads with so many edges."""
     total = k.load(0, R, "f32")
     for shift in range(1, edges + 1):
         before, after = compared("lt", R, shift), compared("ge", R, shift)

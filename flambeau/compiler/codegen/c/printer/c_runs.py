@@ -43,7 +43,7 @@ def find_edges(roots: Iterable[Node]) -> dict[Node, list[Size]]:
     ]
     conditions = topological([load.inputs[-1] for load in masks])
     compared = {value: edges_of(value) for value in conditions if value.op in _OPPOSITES}
-    edges = {value: found for value, found in compared.items() if found is not None}
+    edges = {value: several for value, several in compared.items() if several is not None}
     distinct = {edge for several in edges.values() for edge in several}
     return edges if len(distinct) <= EDGES_LIMIT else {}
 

@@ -353,7 +353,7 @@ class Values:
         return speller.decode(memory, dtype)
 
     def _vector_load(self, pointer: str, factor: Size, home: Scope) -> str:
-        """A vector from memory; # stands for its type."""
+        """A vector from memory; # is replaced by its type."""
         if factor == 1:
             return (
                 f"fb_loadm_#({pointer}, {home.active})"
