@@ -9,7 +9,8 @@ out, each with the memory of its layer.
 A layer is left out only if the ones beside it are equal in all that they compute and read. The
 launches of a layer read and write what they do in the layers beside it, else `extended` returns
 None, and the program is planned as a whole. Programs whose planning depends on measurements, or
-on passes of users, are not shortened.
+on passes of users, are not shortened, nor those with several runs of layers (a backward, updates of
+parameters): their runs need coordinates that agree to the layer, which `repetition` does not prove.
 """
 
 from __future__ import annotations
@@ -90,12 +91,14 @@ def shortened(graph: Graph) -> Shortened | None:
     """The program with a few of its equal layers; None: it has not many."""
     if len(graph.inputs) + len(graph.outputs) < LEAST:
         return None
+    if sum(output.target is not None for output in graph.outputs) >= LEAST:
+        return None  # a training step: its backward and updates are runs of their own
     items = _Items(graph)
     if len(items.values) < SMALL:
         return None
     repetition = Repetition(items.tokens, items.reads, LEAST)
     removed = repetition.high - repetition.low - REMAINING
-    if removed < WORTH:
+    if removed < WORTH or len(repetition.directions) != 1:
         return None
     try:
         return Shortened(graph, items, repetition, removed)
@@ -313,7 +316,8 @@ class _Extension:
             _NotEqualError: the launches of layers differ.
         """
         first, repetition = self.short.first, self.repetition
-        if not (repetition.is_uniform(first - 1) and repetition.is_uniform(first)):
+        uniform = repetition.is_uniform(first - 1) and repetition.is_uniform(first)
+        if len(repetition.directions) != 1 or not uniform:
             raise _NotEqualError
         for instance in self._in_order():
             self._repeat(instance)
@@ -376,14 +380,14 @@ class _Extension:
         """Refuses a launch beside the uniform part that computes values of layers in it.
 
         Raises:
-            _NotEqualError: it reads or writes what is of the last layer before those that are left
-                out, or of layers on both sides of them.
+            _NotEqualError: it reads or writes what is of a layer beside those that are left out, or
+                of layers on both sides of them.
         """
         first = self.short.first
         layers = {self.anchors[x][1] for x in reads if x in self.anchors}
         layers |= {x.coordinate for x in map(self.repetition.locate, reads) if x is not None}
         late = {layer >= first for layer in layers}
-        if first - 1 in layers or len(late) > 1:
+        if not layers.isdisjoint((first - 1, first)) or len(late) > 1:
             raise _NotEqualError
 
     def _shift(self, coordinate: int) -> int:

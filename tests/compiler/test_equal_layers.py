@@ -1,4 +1,7 @@
-"""Equal layers are planned once: bits of eager mode at every depth, and counts that do not grow."""
+"""Equal layers are planned once: bits of eager mode at every depth, and counts that do not grow.
+
+Training steps are planned whole; their bits are compared all the same.
+"""
 
 from __future__ import annotations
 
@@ -186,8 +189,7 @@ def test_clusters_do_not_grow() -> None:
         layer = nn.TransformerEncoderLayer(64, 2, 256, 0.0, batch_first=True)
         model = nn.TransformerEncoder(layer, depth, enable_nested_tensor=False)
         x = torch.randn(4, 32, 64)
-        steps = inference(model, x), training_step(model, x, False)
-        counts.append([clusters(torch.compile(step)) for step in steps])
+        counts.append(clusters(torch.compile(inference(model, x))))
     assert counts[0] == counts[1]
 
 
