@@ -40,7 +40,7 @@ class Flush:
 
 
 class _Watch(threading.local):
-    """Per thread: who wants to hear of flushes."""
+    """Per thread: the listeners of flushes."""
 
     def __init__(self) -> None:
         self.listeners: list[Callable[[Flush], None]] = []

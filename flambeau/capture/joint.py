@@ -1,9 +1,9 @@
-"""Differentiation ahead of time: a region's forward and backward stream, cut into two programs.
+"""Differentiation ahead of time: a region's forward and backward stream, split in two programs.
 
 The native recorder ran the real engine over the tape of a region, so the stream holds the forward
 calls and then those of its backward, in the engine's order: gradients have the bits of eager mode.
 Here both become one Graph; `partition` chooses what the forward program returns besides its results
-(what is dear to compute again); the rest of the backward is a program of its own, wrapped as an op.
+(what is expensive to compute again); the rest of the backward is a program of its own, an op.
 
 Where many gradients meet at one edge that leaves the region, their sum is made here. It goes on
 from what the edge has been given by others when backward comes to the region, a gradient that may

@@ -154,7 +154,7 @@ class StreamTrace(Tracer):
             self.values[external.value] = Value(x, x.attribute("strides"), self._offset)
 
     def settled(self) -> bool:
-        """Whether all records were replayed, and no size turned out to be another one."""
+        """Whether all records were replayed, and no size proved to be another one."""
         return self.complete and super().settled()
 
     # ------------------------------------------------------------------ symbols
@@ -275,7 +275,7 @@ class StreamTrace(Tracer):
     def run(self) -> Self:
         """Replays the records, and returns itself.
 
-        A first trace may end early, where sizes turned out to be equal: the next one starts from
+        A first trace may end early, where sizes proved to be equal: the next one starts from
         them. A few records more say which others are.
         """
         equalities, end = self.environment.equalities, len(self._records)
@@ -296,7 +296,7 @@ class StreamTrace(Tracer):
         operands = self._operands(record)
         mapping = self._mapping(record, operands)
         self._sizes.append(tuple(mapping.values()))
-        # The core tells integers from floats alone; truth values have a dtype in the call's graph.
+        # The core distinguishes integers and floats only; booleans have a dtype in the graph.
         dtypes = zip(record.plan.graph().scalars, record.number_types, strict=True)
         scalars = [self.scalar(number.dtype) for number, _ in dtypes]
         slots = range(self.generators, self.generators + record.generators)
@@ -342,7 +342,7 @@ class StreamTrace(Tracer):
         elif output.strides is not None:
             strides = tuple(substitute(s, mapping) for s in output.strides)
             self.values[number] = Value(result, strides, substitute(output.offset, mapping))
-        # an output that is an operand itself keeps that operand's number and value
+        # an output that is an operand itself has that operand's number and value
 
     def _mapping(self, record: OpRecord, operands: Sequence[Value]) -> dict[str, Size]:
         """Binds the symbols of a call's graph."""
@@ -445,7 +445,7 @@ def plan_of_stream(
     """The Plan of a stream; those who watch get its report.
 
     Args:
-        kind: tells programs of one stream apart.
+        kind: distinguishes programs of one stream.
         recorded: the stream.
         externals: how many of its external tensors the user's calls read.
         records: how many of its records are the user's calls.
@@ -480,7 +480,7 @@ def numbers_of(externals: Sequence[ExternalTensor], records: Sequence[OpRecord])
 
 
 def stored_name(kind: str, recorded: RecordedStream) -> stored.Name | None:
-    """The name under which a stream's plan is kept; None where nothing may be."""
+    """The name under which a stream's plan is stored; None where nothing may be."""
     if not stored.usable():
         return None
     numbers: dict[str, int] = {}
@@ -495,7 +495,7 @@ def stored_name(kind: str, recorded: RecordedStream) -> stored.Name | None:
 
 
 def save_programs(records: Sequence[OpRecord]) -> None:
-    """Keeps the plans of recorded ops, which are never compiled alone: that names the stream in
+    """Stores the plans of recorded ops, which are never compiled alone: that names the stream in
     the next process without a trace."""
     for record in records:
         if record.plan.origin is not None:

@@ -72,7 +72,7 @@ class StoredPlan(NamedTuple):
     spec: PlanSpec
     registers: int
     fingerprint: str = ""
-    execution: Any = None
+    execution: Sequence[object] | None = None
     kernels: Sequence[Any] = ()
     baseline: Execution | None = None
     contents: Sequence[Any] = ()
@@ -249,7 +249,7 @@ def find(name: Name, numbers: list[int]) -> StoredPlan | None:
 
 @contextlib.contextmanager
 def collecting() -> Iterator[dict[str, list[StoredPlan]]]:
-    """Plans are kept in a dict, by their names' texts, instead of the cache."""
+    """Plans are collected in a dict, by their names' texts, instead of the cache."""
     global _collected
     before, _collected = _collected, {}
     try:
@@ -397,13 +397,11 @@ def shipped_execution(
     return _before(plan, tiers.Pending(plan.contents, assemble))
 
 
-def _loaded(plan: StoredPlan, execution: Any) -> Execution | None:
+def _loaded(plan: StoredPlan, execution: Sequence[object] | None) -> Execution | None:
     """An execution of a plan with the addresses of its kernels; None if one is on no disk."""
     if execution is None:
         return None
-    ready: Execution = execution
-    if not isinstance(ready, Execution):
-        ready = unpacked_execution(ready)
+    ready = execution if isinstance(execution, Execution) else unpacked_execution(execution)
     handles: dict[int, tuple[int, str, Any]] = {}
     for launch in ready.launches:
         if launch.kernel is not None and launch.kernel not in handles:

@@ -1,7 +1,7 @@
 """`torch.ops.prims`: primitives as operators, which graphs hold and programs call.
 
 Each is a definition that is made from the primitive's form when it is first used, so it has Plans,
-gradients, batches and places in recorded graphs as every operator has. Some of PyTorch's primitives
+gradients, batches and nodes in recorded graphs as every operator has. Some of PyTorch's primitives
 are public operators here; those names are the public operators.
 """
 

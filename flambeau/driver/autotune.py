@@ -1,10 +1,10 @@
 """`compile(mode="max-autotune")` measures candidates of tunable calls and takes the fastest.
 
-A tunable call (a product, a convolution, an attention) has candidates: ways to cut it in tiles that
-differ in nothing but time (`compiler/schedule/candidates.py`). When a program is compiled in this
-mode, each of its tunable calls runs with every candidate, on the sizes of the first call, on memory
-of its own: no tensor and no generator of the user's is touched. What was measured is shown at
-FLAMBEAU_DEBUG=1. The choice is kept on disk under the call's kernels and sizes, the number of
+A tunable call (a product, a convolution, an attention) has candidates: tilings that differ in
+nothing but time (`compiler/schedule/candidates.py`). When a program is compiled in this mode, each
+of its tunable calls runs with every candidate, on the sizes of the first call, on memory of its
+own: no tensor and no generator of the user's is touched. What was measured is shown at
+FLAMBEAU_DEBUG=1. The choice is stored on disk under the call's kernels and sizes, the number of
 threads and the machine, so that the next process measures nothing.
 """
 
@@ -173,7 +173,7 @@ class Tuner:
 
 
 def _kept(name: str | None) -> str | None:
-    """The choice that an earlier process kept; whatever else is there counts as nothing."""
+    """The choice that an earlier process stored; whatever else is there counts as nothing."""
     content = None if name is None else cache.get_blob(name)
     return None if content is None else content.decode(errors="replace")
 

@@ -22,7 +22,7 @@ class _NoTextError(Exception):
 
 
 def class_of(call: Call) -> str | None:
-    """Text of a call's class, as the core's class key tells them apart; None if it has none."""
+    """Text of a call's class, as the core's class key distinguishes them; None if it has none."""
     try:
         classes = [_class_of_entry(entry) for entry in call]
     except _NoTextError:

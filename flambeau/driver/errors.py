@@ -31,7 +31,7 @@ def user_error(name: str, error: Exception) -> Exception:
     """The complaint of a primitive as the error of the operator `name`; dtypes by public names.
 
     Shapes or dtypes that do not fit together make a RuntimeError, a dtype for which the operator
-    is not defined a NotImplementedError. Other errors keep their type and text, in which names of
+    is not defined a NotImplementedError. Other errors have their type and text, in which names of
     dtypes in the IR ("f64") become public ones ("torch.float64").
     """
     if isinstance(error, ShapeMismatch):

@@ -2,7 +2,7 @@
 
 Eager mode raises at the call. A recorded call runs later, so the native recorder looks at its
 indices when it is called: an index tensor whose values are there is compared with the size it
-indexes, and results of `topk` and its kind are known to be places of what was sorted. Calls that
+indexes, and results of `topk` and its kind are known to be positions in what was sorted. Calls that
 cannot be judged this way run at once.
 """
 
@@ -112,7 +112,7 @@ def _source(x: Node) -> Node:
 
 
 def _exempt(condition: Node, checked: Node, other: Node) -> tuple[Node, int, int] | None:
-    """`where(x != value, x, 0)` as (x, how the value is told, value)."""
+    """`where(x != value, x, 0)` as (x, how the value is recognised, value)."""
     index, zero = _source(checked), _source(other)
     if condition.op != "ne" or not _is_zero(zero):
         return None

@@ -239,7 +239,7 @@ class _Stored:
         """The launches that the earlier process compiled, with addresses of this one."""
         usable = stored.usable() and self.revision == passes.revision()
         execution = self._execution() if usable else None
-        if execution is None:  # never run, kernels evicted, or somebody wants to see the stages
+        if execution is None:  # never run, kernels evicted, or the stages are observed
             return self.traced.compile()
         name = self.stored.spec.name
         text = f"{name}: a finished plan of an earlier run"
