@@ -15,6 +15,12 @@ __all__ = [
 ]  # fmt: skip
 
 _Function = Callable[..., object]
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_PARTS})
+
+
 _TUNED: dict[str, Any] = {"max_autotune": True, "coordinate_descent_tuning": True}
 _MODES: dict[str, dict[str, Any]] = {
     "default": {},

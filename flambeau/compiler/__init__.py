@@ -55,6 +55,10 @@ _PARTS = frozenset(
 )
 
 
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_PUBLIC})
+
+
 def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
         return getattr(late(_PUBLIC[name]), name)

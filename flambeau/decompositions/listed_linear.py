@@ -59,7 +59,7 @@ def _linalg_slogdet(matrix: Tensor) -> Value:
 @listed("_linalg_solve_ex")
 def _linalg_solve_ex(matrix: Tensor, other: Tensor, left: bool, check_errors: bool) -> Value:
     result, info = torch.linalg.solve_ex(matrix, other, left=left, check_errors=check_errors)
-    return result, *_factors(matrix)[:2], info
+    return result, *torch.linalg.lu_factor(matrix), info
 
 
 @listed("_linalg_eigh")

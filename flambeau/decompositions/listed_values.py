@@ -205,7 +205,7 @@ def _never(*arguments: Value) -> bool:
 # ------------------------------------------------------------------------------ numbers
 @listed("_list_to_tensor")
 def _list_to_tensor(self: Value) -> Tensor:
-    return torch.tensor(self, dtype=torch.int64)
+    return torch.tensor(self, dtype=torch.int32)
 
 
 @listed("_tensor_to_list")
@@ -435,26 +435,20 @@ def _histogramdd(self: Tensor, bins: Value, limits: Value, weight: Value, densit
 
 
 # ------------------------------------------------------------------------------ sets
-def _parts(results: Value, inverse: bool, counts: bool) -> Value:
-    parts = iter(results if isinstance(results, tuple) else (results,))
-    values = next(parts)
-    empty = values.new_zeros((0,), dtype=torch.int64)
-    return (values, *[next(parts) if shown else empty for shown in (inverse, counts)])
-
-
 @listed("_unique")
 def _unique(self: Tensor, sorted: bool, inverse: bool) -> Value:  # noqa: A002
-    return _parts(torch.unique(self, sorted, inverse), inverse, False)[:2]
+    values, places = torch.unique(self, sorted, True)
+    return values, places if inverse else places.new_empty((0,))
 
 
 @listed("unique_dim")
 def _unique_dim(self: Tensor, dim: int, sorted: bool, inverse: bool, counts: bool) -> Value:  # noqa: A002
-    return _parts(torch.unique(self, sorted, inverse, counts, dim), inverse, counts)
+    return torch.unique(self, sorted, True, True, dim)
 
 
 @listed("unique_dim_consecutive")
 def _unique_dim_consecutive(self: Tensor, dim: int, inverse: bool, counts: bool) -> Value:
-    return _parts(torch.unique_consecutive(self, inverse, counts, dim), inverse, counts)
+    return torch.unique_consecutive(self, True, True, dim)
 
 
 # ------------------------------------------------------------------------------ gradients
