@@ -734,7 +734,7 @@ class Frame:
         self.stack.extend((leave, self.machine.call(enter, (), {})))
 
     def _special(self, manager: Any, name: str) -> Any:
-        """What a `with` block calls to begin or to end."""
+        """The method that a `with` block calls to begin or to end."""
         if type(manager) in plain.GUARDS:
             self.machine.writable(manager)
             return getattr(manager, name)
