@@ -95,7 +95,7 @@ def _beyond(times: list[float]) -> float:
 
 
 def measured(mode: str, cache: str, kind: str, layers: int) -> Figures:
-    """What a fresh process measures, its caches in a folder."""
+    """Figures of a fresh process, its caches in a folder."""
     environment = os.environ | {"FLAMBEAU_CACHE_DIR": cache, "FLAMBEAU_COMPILER": mode}
     command = [sys.executable, "-m", "bench.compiled_layers", kind, str(layers)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

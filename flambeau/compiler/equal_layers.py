@@ -111,7 +111,7 @@ class _NotEqualError(Exception):
 
 
 class _Role(NamedTuple):
-    """What an input, result or number is in its layer."""
+    """Which input, result or number of its layer an item is."""
 
     run: int
     offset: int
@@ -131,19 +131,19 @@ class Shortened:
         self._items, self._repetition, self._whole = items, repetition, graph
         self._present: list[int | None] = []  # the result in the short program, per item
         new: dict[Node, Node] = {}
-        kept: list[tuple[int, GraphOutput]] = []
+        results: list[tuple[int, GraphOutput]] = []
         for position, value in enumerate(items.values):
             located = repetition.locate(position)
             if located is not None and self._is_removed(located.coordinate):
                 continue
             reads = [items.values[x] for x in self._reads(position, located)]
             if isinstance(value, int):
-                kept.append((value, self._result(graph.outputs[value], reads, new)))
+                results.append((value, self._result(graph.outputs[value], reads, new)))
             else:
                 new[value] = self._value(value, reads, new)
-        kept.sort(key=lambda pair: pair[0])
-        self.results = [number for number, _ in kept]  # of the whole program, by short number
-        self.graph = graph.with_outputs([output for _, output in kept])
+        results.sort(key=lambda pair: pair[0])
+        self.results = [number for number, _ in results]  # of the whole program, by short number
+        self.graph = graph.with_outputs([output for _, output in results])
         self.graph.visible = sum(number < graph.visible for number in self.results)
         self.graph.notes = dict(graph.notes)
 
@@ -151,7 +151,7 @@ class Shortened:
         return self.first <= coordinate < self.first + self.removed
 
     def _reads(self, position: int, located: Located | None) -> Iterator[int]:
-        """What an item reads in the short program, by its items of the whole one."""
+        """The operands of an item in the short program, as items of the whole one."""
         repetition, end = self._repetition, self.first + self.removed
         uniform = located is not None and repetition.is_uniform(located.coordinate)
         late = located is not None and located.coordinate >= end
@@ -188,7 +188,7 @@ class Shortened:
     # ------------------------------------------------------------------ names of memory
 
     def anchor(self, position: int) -> Anchor | None:
-        """What an item of the whole program is in each layer, and its layer in the short one."""
+        """The role of an item of the whole program in its layer, and that in the short one."""
         located = self._repetition.locate(position)
         if located is None:
             return None

@@ -222,8 +222,8 @@ class Repetition:
         """The runs that a run is tied to, with coordinates such that what is read has its
         reader's."""
         for owner, (sign, distance) in self._ties[number].items():
-            turned = direction.sign * sign
-            yield owner, Direction(turned, direction.base - turned * distance)
+            following = direction.sign * sign
+            yield owner, Direction(following, direction.base - following * distance)
         for reader, ties in self._ties.items():
             if number in ties:
                 sign, distance = ties[number]
@@ -233,7 +233,7 @@ class Repetition:
                 )
 
     def _anchored(self, number: int) -> Direction | None:
-        """The direction of a run that one of its anchors tells."""
+        """The direction of a run that follows from one of its anchors."""
         run, middle = self.runs[number], self._middles[number]
         first = run.start + middle * run.period
         for position in range(first, first + run.period):

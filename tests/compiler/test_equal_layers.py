@@ -248,12 +248,12 @@ def test_schedules_are_equal() -> None:
     graph = max(graphs, key=lambda each: len(each.nodes()))
     short = original(graph)
     assert short is not None and short.removed == 6
-    repeated, whole = short.extended(pipeline.schedule(short.graph)), pipeline.schedule(graph)
+    repeated, expected = short.extended(pipeline.schedule(short.graph)), pipeline.schedule(graph)
     assert repeated is not None
-    assert [x.name for x in repeated.launches] == [x.name for x in whole.launches]
-    assert [x.kernel for x in repeated.launches] == [x.kernel for x in whole.launches]
-    assert [x.sizes for x in repeated.launches] == [x.sizes for x in whole.launches]
-    assert sorted(map(repr, repeated.buffers)) == sorted(map(repr, whole.buffers))
+    assert [x.name for x in repeated.launches] == [x.name for x in expected.launches]
+    assert [x.kernel for x in repeated.launches] == [x.kernel for x in expected.launches]
+    assert [x.sizes for x in repeated.launches] == [x.sizes for x in expected.launches]
+    assert sorted(map(repr, repeated.buffers)) == sorted(map(repr, expected.buffers))
 
 
 # ------------------------------------------------------------------ runs
