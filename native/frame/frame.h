@@ -202,6 +202,13 @@ struct ViewSpec {
   bool shown;   // it is one without a history: what `detach` gives
 };
 
+// An input of the plan that a call makes itself: a tensor over the memory of another input, without
+// its history (`detach`).
+struct AliasSpec {
+  int32_t source;
+  ViewSpec view;
+};
+
 // How a result is built, depth first.
 struct RecipeItem {
   enum Kind : uint8_t {
@@ -227,7 +234,8 @@ struct RecipeItem {
 struct Inputs {
   Tensor* few[kMaxArgumentTensors];
   std::vector<Tensor*> many;
-  Tensor** tensors = few;  // borrowed references: of arguments, then of gradients
+  Tensor** tensors = few;  // borrowed references: of arguments, of gradients, of aliases
+  std::vector<Ref<Tensor>> owned;  // gradients, which the call may replace, and aliases
   std::vector<NumberValue> numbers;
 };
 
@@ -240,6 +248,7 @@ struct Explanation {
   Ref<Instance> instance;
   std::vector<int32_t> sources;  // per tensor of the plan: of an input, or ~ of a constant
   int32_t arguments = 0;            // the first inputs are arguments, the others are gradients
+  std::vector<AliasSpec> aliases;   // the last inputs
   std::vector<TensorGuard> taken;  // of these gradients
   std::vector<Ref<Tensor>> constants;
   std::vector<TensorGuard> constant_guards;
@@ -266,12 +275,13 @@ struct Explanation {
   bool writes_hold(Tensor** tensors) const;  // what is written is one tensor's only
   bool gradients_hold(Tensor** tensors) const;  // fills in those that are inputs
   bool inputs_hold(Tensor** tensors) const;     // none shares its memory
+  bool make_aliases(Inputs* inputs) const;      // false: there is no memory for them
   bool is_argument(int32_t source) const { return source >= 0 && source < arguments; }
   bool outlived() const;  // it owns gradients that are no longer those of their tensors
   Tensor* input(int32_t source, Tensor** tensors) const {
     return source >= 0 ? tensors[source] : constants[static_cast<size_t>(~source)].get();
   }
-  PyObject* run(const Inputs& inputs);  // new reference; null + exception
+  PyObject* run(Inputs& inputs);  // new reference; null + exception
 };
 template <>
 struct Counting<Explanation> {
