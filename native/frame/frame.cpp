@@ -113,13 +113,13 @@ PyObject* call_recorded(Compiled* self, PyObject* const* args, size_t flags, PyO
   if (!is_time(self, arguments)) return result.release();
   // The state that the call leaves may be explained, while the one before is not.
   Inputs inputs;
-  self->early = std::any_of(self->explanations.begin(), self->explanations.end(),
-                            [&](const Ref<Explanation>& x) { return x->holds(arguments, &inputs); });
+  self->early =
+      std::any_of(self->explanations.begin(), self->explanations.end(),
+                  [&](const Ref<Explanation>& x) { return x->holds(arguments, &inputs); });
   if (self->early) return result.release();
   if (!learn(self, arguments)) return nullptr;
-  self->early = self->reason
-                    ? PyUnicode_CompareWithASCIIString(self->reason, kOtherProgram) == 0
-                    : flushes != record_flushes() && !self->explanations.front()->instance;
+  self->early = self->reason ? PyUnicode_CompareWithASCIIString(self->reason, kOtherProgram) == 0
+                             : flushes != record_flushes() && !self->explanations.front()->instance;
   return result.release();
 }
 

@@ -226,7 +226,8 @@ class Builder {
     const int32_t source = added.first->second;
     guard->kind = source < 0 ? GradientGuard::Same : GradientGuard::Input;
     guard->index = source < 0 ? ~source : source;
-    if (!added.second) return source < 0 || refuse("a gradient is an argument, or of two leaves") != nullptr;
+    if (!added.second)
+      return source < 0 || refuse("a gradient is an argument, or of two leaves") != nullptr;
     arguments_.push_back(gradient);
     x_->taken.push_back(TensorGuard::of(gradient));
     return true;
@@ -516,11 +517,11 @@ Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, 
     return {};
   }
   Builder builder(x, active_recorder);
-  const bool fine = x->guards.read(parts) && builder.add_constants(constants) && builder.add_gradients(gradients) &&
-                    builder.find_program() && builder.read_indices() &&
-                    builder.read_result(result, identical, built, numbers) &&
-                    builder.read_gradients(gradients) && builder.read_effects(effects) &&
-                    builder.read_numbers(numbers) && builder.complete();
+  const bool fine =
+      x->guards.read(parts) && builder.add_constants(constants) &&
+      builder.add_gradients(gradients) && builder.find_program() && builder.read_indices() &&
+      builder.read_result(result, identical, built, numbers) && builder.read_gradients(gradients) &&
+      builder.read_effects(effects) && builder.read_numbers(numbers) && builder.complete();
   x->pattern.forget_tensors();
   if (!fine) refuse("a value outlives it that is no result");
   if (fine) builder.take_stream();
