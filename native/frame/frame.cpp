@@ -113,13 +113,13 @@ PyObject* call_recorded(Compiled* self, PyObject* const* args, size_t flags, PyO
   if (!is_time(self, arguments)) return result.release();
   // The state that the call leaves may be explained, while the one before is not.
   Inputs inputs;
-  self->early = std::any_of(self->explanations.begin(), self->explanations.end(),
-                            [&](const Ref<Explanation>& x) { return x->holds(arguments, &inputs); });
+  self->early =
+      std::any_of(self->explanations.begin(), self->explanations.end(),
+                  [&](const Ref<Explanation>& x) { return x->holds(arguments, &inputs); });
   if (self->early) return result.release();
   if (!learn(self, arguments)) return nullptr;
-  self->early = self->reason
-                    ? PyUnicode_CompareWithASCIIString(self->reason, kOtherProgram) == 0
-                    : flushes != record_flushes() && !self->explanations.front()->instance;
+  self->early = self->reason ? PyUnicode_CompareWithASCIIString(self->reason, kOtherProgram) == 0
+                             : flushes != record_flushes() && !self->explanations.front()->instance;
   return result.release();
 }
 
@@ -359,6 +359,14 @@ PyMethodDef functions[] = {
 
 namespace {
 
+PyObject* build_view(const ViewSpec& view, Tensor* base) {
+  auto t = steal(tensor_alias(base, view.dtype, view.ndim, view.dims.data(),
+                              view.dims.data() + view.ndim, view.offset));
+  if (!t || (view.marked && !tape_mark_view(t.get(), base, true))) return nullptr;
+  if (view.shown) t->flags |= kIsView;
+  return object_of(t.release());
+}
+
 bool index_holds(const IndexGuard& guard, const Tensor* input) {
   Tensor view = *input;  // no object: read below, and forgotten
   view.ndim = static_cast<uint8_t>(guard.ndim);
@@ -434,16 +442,33 @@ bool Explanation::gradients_hold(Tensor** tensors) const {
   return taken.empty() || inputs_hold(tensors);
 }
 
+bool Explanation::make_aliases(Inputs* inputs) const {
+  Tensor** at = inputs->tensors + static_cast<size_t>(arguments) + taken.size();
+  inputs->owned.clear();
+  for (const AliasSpec& alias : aliases) {
+    auto made = steal(build_view(alias.view, input(alias.source, inputs->tensors)));
+    if (!made) {
+      PyErr_Clear();
+      return false;
+    }
+    *at++ = tensor_of(made.get());
+    inputs->owned.push_back(share(tensor_of(made.get())));
+  }
+  return true;
+}
+
 bool Explanation::holds(const Arguments& call, Inputs* inputs) {
   if (!(Modes::now() == modes) || changes != record_changes()) return false;
   if (ranged && profiling()) return false;
-  if (!taken.empty()) inputs->many.resize(kMaxArgumentTensors + taken.size());
-  Tensor** tensors = inputs->tensors = taken.empty() ? inputs->few : inputs->many.data();
+  const size_t others = taken.size() + aliases.size();
+  if (others > 0) inputs->many.resize(kMaxArgumentTensors + others);
+  Tensor** tensors = inputs->tensors = others == 0 ? inputs->few : inputs->many.data();
   if (!pattern.matches(call, tensors) || !guards.hold()) return false;
   for (size_t i = 0; i < constants.size(); ++i) {
     if (!constant_guards[i].holds(constants[i].get())) return false;
   }
   if (!gradient_guards.empty() && !gradients_hold(tensors)) return false;
+  if (!aliases.empty() && !make_aliases(inputs)) return false;
   const bool written = !writes.empty() || !numbers.steps.empty();
   if ((replay && !edges_hold(tensors)) || (written && !writes_hold(tensors))) return false;
   return std::all_of(indices.begin(), indices.end(),
@@ -475,15 +500,6 @@ PyObject* build_dict(Building* b, const RecipeItem& item) {
   return dict.release();
 }
 
-PyObject* build_view(const ViewSpec& view, PyObject* output) {
-  Tensor* base = tensor_of(output);
-  auto t = steal(tensor_alias(base, view.dtype, view.ndim, view.dims.data(),
-                              view.dims.data() + view.ndim, view.offset));
-  if (!t || (view.marked && !tape_mark_view(t.get(), base, true))) return nullptr;
-  if (view.shown) t->flags |= kIsView;
-  return object_of(t.release());
-}
-
 // Stolen; a result that needs a gradient gets its history.
 PyObject* with_node(const Building* b, const RecipeItem& item, PyObject* object) {
   if (object && item.spent) set_history(tensor_of(object), item.spent.get(), item.spent_output);
@@ -501,7 +517,7 @@ PyObject* build(Building* b) {
       return with_node(b, item, Py_NewRef(b->outputs[index]));
     case RecipeItem::View: {
       const ViewSpec& view = b->x.views[index];
-      return with_node(b, item, build_view(view, b->outputs[view.output]));
+      return with_node(b, item, build_view(view, tensor_of(b->outputs[view.output])));
     }
     case RecipeItem::Argument:
       return Py_NewRef(object_of(b->tensors[index]));
@@ -551,7 +567,7 @@ Instance* current(Ref<Instance>* instance) {
 
 }  // namespace
 
-PyObject* Explanation::run(const Inputs& inputs) {
+PyObject* Explanation::run(Inputs& inputs) {
   constexpr size_t kFew = 8;
   std::array<Tensor*, kFew> few{};
   std::array<PyObject*, kFew> few_outputs{};
@@ -559,10 +575,8 @@ PyObject* Explanation::run(const Inputs& inputs) {
   std::vector<PyObject*> many_outputs;
   Tensor** tensors = inputs.tensors;
   Building building{*this, tensors, inputs.numbers, nullptr, nullptr};
-  std::vector<Ref<Tensor>> owned;  // gradients, which the call may replace
-  owned.reserve(taken.size());
   for (size_t i = 0; i < taken.size(); ++i) {
-    owned.push_back(share(tensors[static_cast<size_t>(arguments) + i]));
+    inputs.owned.push_back(share(tensors[static_cast<size_t>(arguments) + i]));
   }
   std::vector<Scalar> varying;
   if (!numbers.uses.empty()) varying = scalars;

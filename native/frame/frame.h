@@ -177,8 +177,8 @@ struct WriteGuard {
 // input may be another tensor in each call, which shares its memory with no other input.
 struct GradientGuard {
   enum Kind : uint8_t { None, Same, Any, Input } kind;
-  int32_t source;   // whose it is, as of `Explanation::sources`
-  int32_t index;    // Same: which constant it is; Input: of `Explanation::inputs`
+  int32_t source;  // whose it is, as of `Explanation::sources`
+  int32_t index;   // Same: which constant it is; Input: of `Explanation::inputs`
 
   bool holds(const Tensor* t, const Explanation& x) const;
 };
@@ -200,6 +200,13 @@ struct ViewSpec {
   int64_t offset;
   bool marked;  // autograd knows that it is one
   bool shown;   // it is one without a history: what `detach` gives
+};
+
+// An input of the plan that a call makes itself: a tensor over the memory of another input, without
+// its history (`detach`).
+struct AliasSpec {
+  int32_t source;
+  ViewSpec view;
 };
 
 // How a result is built, depth first.
@@ -227,7 +234,8 @@ struct RecipeItem {
 struct Inputs {
   Tensor* few[kMaxArgumentTensors];
   std::vector<Tensor*> many;
-  Tensor** tensors = few;  // borrowed references: of arguments, then of gradients
+  Tensor** tensors = few;          // borrowed references: of arguments, of gradients, of aliases
+  std::vector<Ref<Tensor>> owned;  // gradients, which the call may replace, and aliases
   std::vector<NumberValue> numbers;
 };
 
@@ -238,8 +246,9 @@ struct Explanation {
   Pattern pattern;
   int64_t changes;  // record_changes() when it was explained
   Ref<Instance> instance;
-  std::vector<int32_t> sources;  // per tensor of the plan: of an input, or ~ of a constant
-  int32_t arguments = 0;            // the first inputs are arguments, the others are gradients
+  std::vector<int32_t> sources;    // per tensor of the plan: of an input, or ~ of a constant
+  int32_t arguments = 0;           // the first inputs are arguments, the others are gradients
+  std::vector<AliasSpec> aliases;  // the last inputs
   std::vector<TensorGuard> taken;  // of these gradients
   std::vector<Ref<Tensor>> constants;
   std::vector<TensorGuard> constant_guards;
@@ -248,7 +257,7 @@ struct Explanation {
   std::vector<PyObject*> generators;  // None each: the default one
   std::vector<IndexGuard> indices;
   std::vector<WriteGuard> writes;
-  std::vector<const Storage*> constant_storages;  // only compared, like `constant_memory`
+  std::vector<const Storage*> constant_storages;       // only compared, like `constant_memory`
   std::unordered_set<const Storage*> constant_memory;  // where `taken` is not empty
   std::vector<GradientGuard> gradient_guards;
   std::vector<int32_t> gradients;  // sources of tensors whose `.grad` calls set
@@ -262,16 +271,17 @@ struct Explanation {
   Ref<> text;                      // its guards as lines
 
   bool holds(const Arguments& arguments, Inputs* inputs);  // fills them in
-  bool edges_hold(Tensor** tensors) const;   // gradients leave it as where it was learnt
-  bool writes_hold(Tensor** tensors) const;  // what is written is one tensor's only
+  bool edges_hold(Tensor** tensors) const;      // gradients leave it as where it was learnt
+  bool writes_hold(Tensor** tensors) const;     // what is written is one tensor's only
   bool gradients_hold(Tensor** tensors) const;  // fills in those that are inputs
   bool inputs_hold(Tensor** tensors) const;     // none shares its memory
+  bool make_aliases(Inputs* inputs) const;      // false: there is no memory for them
   bool is_argument(int32_t source) const { return source >= 0 && source < arguments; }
   bool outlived() const;  // it owns gradients that are no longer those of their tensors
   Tensor* input(int32_t source, Tensor** tensors) const {
     return source >= 0 ? tensors[source] : constants[static_cast<size_t>(~source)].get();
   }
-  PyObject* run(const Inputs& inputs);  // new reference; null + exception
+  PyObject* run(Inputs& inputs);  // new reference; null + exception
 };
 template <>
 struct Counting<Explanation> {

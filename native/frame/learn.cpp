@@ -50,10 +50,8 @@ class Builder {
     for (int32_t value : live_) reached_.push_back(!is_new(value));
     x_->versions.resize(live_.size(), 0);
     for (Tensor* t : r_->externals) {
-      const auto source = sources_.find(t);
-      if (source == sources_.end())
-        return refuse("a tensor comes from no argument or guard") != nullptr;
-      x_->sources.push_back(source->second);
+      if (sources_.find(t) == sources_.end() && !add_alias(t)) return false;
+      x_->sources.push_back(sources_.find(t)->second);
     }
     if (!read_writes()) return false;
     for (const Record& record : r_->records) {
@@ -199,12 +197,37 @@ class Builder {
   }
 
  private:
+  // A tensor without a history over the memory of one input.
+  bool add_alias(Tensor* t) {
+    std::vector<int32_t> over;
+    for (const auto& [input, source] : sources_) {
+      if (input->storage == t->storage) over.push_back(source);
+    }
+    const auto* object = reinterpret_cast<const PyObject*>(t);
+    if (over.size() != 1 || t->autograd || Py_TYPE(object) != TensorType || has_items(t->dict) ||
+        (t->flags & (kLazy | kInference)) != 0 || t->weakrefs) {
+      return refuse("a tensor comes from no argument or guard") != nullptr;
+    }
+    sources_.emplace(t, static_cast<int32_t>(arguments_.size()));
+    arguments_.push_back(t);
+    x_->aliases.push_back({over[0],
+                           {-1,
+                            t->dtype,
+                            t->ndim,
+                            {t->dims, t->dims + 2 * t->ndim},
+                            t->offset,
+                            false,
+                            (t->flags & kIsView) != 0}});
+    return true;
+  }
+
   bool add_gradient(GradientGuard* guard, Tensor* gradient) {
     const auto added = sources_.emplace(gradient, static_cast<int32_t>(arguments_.size()));
     const int32_t source = added.first->second;
     guard->kind = source < 0 ? GradientGuard::Same : GradientGuard::Input;
     guard->index = source < 0 ? ~source : source;
-    if (!added.second) return source < 0 || refuse("a gradient is an argument, or of two leaves") != nullptr;
+    if (!added.second)
+      return source < 0 || refuse("a gradient is an argument, or of two leaves") != nullptr;
     arguments_.push_back(gradient);
     x_->taken.push_back(TensorGuard::of(gradient));
     return true;
@@ -494,11 +517,11 @@ Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, 
     return {};
   }
   Builder builder(x, active_recorder);
-  const bool fine = x->guards.read(parts) && builder.add_constants(constants) && builder.add_gradients(gradients) &&
-                    builder.find_program() && builder.read_indices() &&
-                    builder.read_result(result, identical, built, numbers) &&
-                    builder.read_gradients(gradients) && builder.read_effects(effects) &&
-                    builder.read_numbers(numbers) && builder.complete();
+  const bool fine =
+      x->guards.read(parts) && builder.add_constants(constants) &&
+      builder.add_gradients(gradients) && builder.find_program() && builder.read_indices() &&
+      builder.read_result(result, identical, built, numbers) && builder.read_gradients(gradients) &&
+      builder.read_effects(effects) && builder.read_numbers(numbers) && builder.complete();
   x->pattern.forget_tensors();
   if (!fine) refuse("a value outlives it that is no result");
   if (fine) builder.take_stream();
