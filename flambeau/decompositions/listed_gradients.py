@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-
 from typing import Any
 
 import flambeau as torch
-from flambeau.decompositions.inner import SCALES, inner
 from flambeau.decompositions.inner_gradients import gradients
 from flambeau.decompositions.listed import listed
 from flambeau.nn import functional
@@ -46,7 +44,9 @@ def _index_select_backward(grad: Tensor, sizes: Value, dim: int, index: Tensor) 
 def _gather_backward(
     grad: Tensor, self: Tensor, dim: int, index: Tensor, sparse_grad: bool
 ) -> Tensor:
-    return gradients(lambda x: torch.gather(x, dim, index, sparse_grad=sparse_grad), [self], grad)[0]
+    return gradients(lambda x: torch.gather(x, dim, index, sparse_grad=sparse_grad), [self], grad)[
+        0
+    ]
 
 
 @listed("_gather_sparse_backward")

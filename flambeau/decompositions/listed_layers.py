@@ -260,7 +260,9 @@ def _attention_math(
 
 def _no_dropout(name: str, dropout_p: float) -> None:
     if dropout_p:
-        problem = f"dropout_p is {dropout_p}: the stream of another device is not part of this build"
+        problem = (
+            f"dropout_p is {dropout_p}: the stream of another device is not part of this build"
+        )
         hint = "dropout_p=0, or nn.functional.scaled_dot_product_attention"
         raise failure(NotImplementedError, f"aten.{name}", problem, hint)
 
@@ -345,7 +347,9 @@ def _masked_softmax_backward(grad: Tensor, output: Tensor, mask: Tensor, dim: Va
 def _slow(*names: str, rank: int, transposed: bool = False) -> None:
     """Convolutions of one rank whose arguments are in PyTorch's older order."""
 
-    def run(self: Tensor, weight: Tensor, size: Value, bias: Value = None, *windows: Value) -> Tensor:
+    def run(
+        self: Tensor, weight: Tensor, size: Value, bias: Value = None, *windows: Value
+    ) -> Tensor:
         ones, zeros = [1] * rank, [0] * rank
         stride, padding = (*windows, *([ones, zeros][len(windows) :]))[:2]
         output = windows[2] if transposed and len(windows) > 2 else zeros
@@ -365,7 +369,13 @@ _slow("slow_conv_transpose3d", rank=3, transposed=True)
 
 @listed("_slow_conv2d_backward.output_mask")
 def _slow_conv2d_backward(
-    grad: Tensor, self: Tensor, weight: Tensor, size: Value, stride: Value, padding: Value, mask: Value
+    grad: Tensor,
+    self: Tensor,
+    weight: Tensor,
+    size: Value,
+    stride: Value,
+    padding: Value,
+    mask: Value,
 ) -> Value:
     bias = [weight.shape[0]]
     return aten.convolution_backward(
@@ -439,7 +449,10 @@ _resized(*[f"__interpolate{k}" for k in ("", ".size_list", ".scale_list", ".size
 _resized("__upsample", "__upsample.size_list")
 _resized("__upsample_nearest", "__upsample_nearest.size_list", old="nearest")
 _resized(
-    *[f"__upsample_bilinear{k}" for k in ("", ".size_list", ".scale_list", ".size_list_scale_list")],
+    *[
+        f"__upsample_bilinear{k}"
+        for k in ("", ".size_list", ".scale_list", ".size_list_scale_list")
+    ],
     old="bilinear",
 )
 
@@ -490,7 +503,13 @@ def _multilabel_margin_loss_backward(
 
 @listed("multi_margin_loss_backward")
 def _multi_margin_loss_backward(
-    grad: Tensor, self: Tensor, target: Tensor, p: Value, margin: Value, weight: Value, reduction: int
+    grad: Tensor,
+    self: Tensor,
+    target: Tensor,
+    p: Value,
+    margin: Value,
+    weight: Value,
+    reduction: int,
 ) -> Tensor:
     def loss(x: Tensor) -> Tensor:
         return functional.multi_margin_loss(
@@ -513,7 +532,13 @@ def _rrelu_with_noise_functional(
 
 @listed("rrelu_with_noise_backward")
 def _rrelu_with_noise_backward(
-    grad: Tensor, self: Tensor, noise: Tensor, lower: Value, upper: Value, training: bool, result: bool
+    grad: Tensor,
+    self: Tensor,
+    noise: Tensor,
+    lower: Value,
+    upper: Value,
+    training: bool,
+    result: bool,
 ) -> Tensor:
     if training and upper - lower > 1e-6:
         return grad * noise

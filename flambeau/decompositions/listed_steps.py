@@ -230,9 +230,7 @@ def _embedding_bag_dense_backward(
 ) -> Tensor:  # fmt: skip
     if mode == 2:
         return _greatest_gradient(grad, greatest, rows)
-    return _bag_gradient(
-        grad, indices, bags, rows, by_frequency, mode, False, shares, padding_idx
-    )
+    return _bag_gradient(grad, indices, bags, rows, by_frequency, mode, False, shares, padding_idx)
 
 
 @listed("_embedding_bag_sparse_backward")

@@ -239,7 +239,9 @@ def _nonzero_numpy(self: Tensor) -> Value:
 
 
 @listed("_efficientzerotensor")
-def _efficientzerotensor(size: Value, dtype: Value, layout: Value, device: Value, pin: Value) -> Tensor:
+def _efficientzerotensor(
+    size: Value, dtype: Value, layout: Value, device: Value, pin: Value
+) -> Tensor:
     return torch.zeros(tuple(size), dtype=dtype, device=device)
 
 

@@ -112,7 +112,8 @@ TABLE: dict[str, Callable[..., Value]] = {
     "hash": hash, "hex": hex, "is_scripting": lambda: False, "items": _listing("items"),
     "keys": _listing("keys"), "len": len, "list": list, "mathremainder": math.remainder,
     "modf": math.modf, "oct": oct, "ord": ord, "percentFormat": lambda self, *a: self % a,
-    "radians": math.radians, "replace": _replace, "rsplit": _rsplit, "set_data": _set_data, "sorted": sorted, "str": str, "values": _values, "warn": _warn,
+    "radians": math.radians, "replace": _replace, "rsplit": _rsplit, "set_data": _set_data,
+    "sorted": sorted, "str": str, "values": _values, "warn": _warn,
 }  # fmt: skip
 TABLE |= {name: _method(name) for name in _METHODS}
 TABLE |= {name: _within(name) for name in "count endswith find rfind rindex startswith".split()}
