@@ -2,8 +2,8 @@
 
 Run where PyTorch is installed: `.venv-oracle/bin/python -m tools.aten_schemas`. One line per
 overload, in PyTorch's order: its signature, a space, and a letter per tag (`Tag(i)` is the i-th
-letter; `W`, `X`: PyTorch has a decomposition in `decomposition_table`, in the table of core ATen; `Y`:
-it composes it of others before a mode sees it; `Z`: an operator of TorchScript, which the
+letter; `W`, `X`: PyTorch has a decomposition in `decomposition_table`, in the table of core ATen;
+`Y`: it composes it of others before a mode sees it; `Z`: an operator of TorchScript, which the
 dispatcher does not have). Only an operator's first line has its name.
 """
 
