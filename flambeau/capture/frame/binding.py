@@ -52,7 +52,7 @@ def _value(function: Any, name: str, by_name: bool, named: dict[str, Any], defau
     return default
 
 
-def joined(bound: tuple[Any, ...], args: tuple[Any, ...]) -> tuple[Any, ...]:
+def joined(bound: tuple[object, ...], args: tuple[object, ...]) -> tuple[object, ...]:
     """The positional arguments of a `functools.partial`, of which the call's fill gaps first."""
     remaining = iter(args)
     values = [next(remaining, _GAP) if value is _GAP else value for value in bound]

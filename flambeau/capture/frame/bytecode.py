@@ -733,7 +733,7 @@ class Frame:
         enter, leave = (self._special(manager, name) for name in ("__enter__", "__exit__"))
         self.stack.extend((leave, self.machine.call(enter, (), {})))
 
-    def _special(self, manager: Any, name: str) -> Any:
+    def _special(self, manager: object, name: str) -> object:
         """The method that a `with` block calls to begin or to end."""
         if type(manager) in plain.GUARDS:
             self.machine.writable(manager)

@@ -5,14 +5,12 @@ A value that is loaded "borrowed" is the variable's, which outlives its use: the
 
 from __future__ import annotations
 
-from typing import Any
-
 from flambeau.capture.frame import bytecode, bytecode_312, bytecode_313
 from flambeau.capture.frame.bytecode import NULL, Instruction
 from flambeau.capture.frame.evidence import Raised
 
 _SUBSCRIPT = 26  # of BINARY_OP: `dis._nb_ops`
-_COMMON: tuple[Any, ...] = (AssertionError, NotImplementedError, tuple, all, any)
+_COMMON: tuple[object, ...] = (AssertionError, NotImplementedError, tuple, all, any)
 _SPECIAL = ("__enter__", "__exit__")
 _COUNTED = (list, tuple, dict)  # of which too many values are counted
 
@@ -54,7 +52,7 @@ class Frame(bytecode_313.Frame):
 _GONE = frozenset(
     "BINARY_SUBSCR BEFORE_WITH LOAD_ASSERTION_ERROR BUILD_CONST_KEY_MAP RETURN_CONST".split()
 )
-_ALIASES: dict[str, Any] = {
+_ALIASES = {
     **bytecode_312.ALIASES,
     "LOAD_SMALL_INT": Frame._load_const,
     "LOAD_FAST_BORROW": Frame._load_fast,
