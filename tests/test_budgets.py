@@ -47,7 +47,8 @@ PACKAGE_LINES = {
     # 1690 before graphs for backends held operators that take functions, 1950 before backwards were
     # compiled when they run, and backends recorded graphs (2400); 2540 before these graphs had
     # symbols: numbers that record their origin, graphs made again on symbols, guards.
-    "_dynamo": 3440,
+    # 3440 before compiled backwards had symbols for sizes, and graphs served fewer marks.
+    "_dynamo": 3515,
     # 740 before functions that write were compiled ahead of time; 312 before `aot_function`;
     # 830 before its sizes were symbols, with guards.
     "_functorch": 997,
@@ -71,19 +72,23 @@ PACKAGE_LINES = {
     # before frames of CPython 3.12 and 3.13 were explained; 5440 before whole training steps were
     # (gradients, effects, numbers that differ), frozen programs (constants computed once, batch
     # norms folded) and budgets of saved activations.
-    "capture": 6450,
+    # 6450 before counters, gradients of gradients and steps of an optimizer alone were explained.
+    "capture": 6887,
     "compat": 224,
     # Without the baseline tier; 16,705 before plans came with the package; 17,200 before passes of
     # users, and artifacts of a process; 18,000 before horizontal fusion, and values that are stored
     # because a broadcast of them is crossed; 18,200 before whole vectors were read of operands that
     # are rolled, padded or concatenated.
-    "compiler": 18_490,
+    # 18,490 before equal layers were planned once, and operands were read by whole vectors.
+    "compiler": 19_350,
     "core": 1965,
     "cpu": 226,
     "cuda": 248,
     # 4224 before operators were written as primitives and as core ATen, and had tags.
-    "decompositions": 6390,  # 6175 before operators that write had forms without, and `empty`
-    "derivation": 1382,  # 1136 before saved activations had a budget: a knapsack
+    # 6390 before all of PyTorch's inner operators were listed, and most computed.
+    "decompositions": 8484,  # 6175 before operators that write had forms without, and `empty`
+    # 1382 before values that products read from memory were saved.
+    "derivation": 1440,  # 1136 before saved activations had a budget: a knapsack
     "distributed": 499,
     "distributions": 6859,
     "driver": 2340,
@@ -93,10 +98,12 @@ PACKAGE_LINES = {
     "fx": 15608,  # 14080 before graphs of functions that operators take; unused nodes are erased
     # 5173 before the reader of sizes was a module of its own; 5192 before plans on disk had columns
     # of narrow integers, a sixth of their file.
-    "ir": 5231,
+    # 5231 before named forms of operations.
+    "ir": 5255,
     "jit": 6073,
     "language": 1441,
-    "library": 3415,  # 3408 before operators that take functions; namespaces list the primitives
+    # 3415 before the table of PyTorch's schemas, and operators on Python values.
+    "library": 3726,  # 3408 before operators that take functions; namespaces list the primitives
     "linalg": 497,
     "masked": 929,
     "multiprocessing": 642,
@@ -107,7 +114,8 @@ PACKAGE_LINES = {
     "ops": 31_426,  # 31370 before overloads had tags, and primitives were packets, too
     "optim": 5251,  # 5248 before calls without Python counted steps
     "package": 1143,
-    "prims": 7411,  # 7405 before concatenated parts of one value shared its computation
+    # 7411 before a predicate of reshapes and permutations.
+    "prims": 7420,  # 7405 before concatenated parts of one value shared its computation
     "profiler": 1884,
     "reports": 1353,  # logs, memory traffic, a page about a function; `explain`, from capture
     # 2175 before settings had observers, kinds of logs were switched one by one, and `SymInt`,

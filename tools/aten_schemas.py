@@ -9,6 +9,7 @@ dispatcher does not have). Only an operator's first line has its name.
 
 from __future__ import annotations
 
+import importlib
 import zlib
 from pathlib import Path
 from typing import Any
@@ -56,9 +57,8 @@ def lines(torch: Any) -> list[str]:
 
 def main() -> None:
     """Writes the table."""
-    import torch
-    import torch._decomp
-
+    torch = importlib.import_module("torch")
+    importlib.import_module("torch._decomp")
     text = "\n".join(lines(torch))
     FILE.write_bytes(zlib.compress(text.encode(), 9))
     print(f"{FILE.name}: {text.count(chr(10)) + 1} overloads, {FILE.stat().st_size} bytes")

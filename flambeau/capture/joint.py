@@ -116,8 +116,8 @@ def compile_joint(recorded: RecordedStream, backward: RecordedBackward) -> Any:
 class Gradients(NamedTuple):
     """Gradients that the traced backward is given, and those that it makes."""
 
-    given: list[tuple[Node, Source]]
-    found: list[tuple[Node, int]]  # with their edges
+    seeds: list[tuple[Node, Source]]
+    results: list[tuple[Node, int]]  # with their edges
     edges: int  # how many of these there are
 
 
@@ -163,17 +163,17 @@ def _programs(
         from flambeau.derivation import derive as derivation
         from flambeau.driver.specify import signature_of, specification
 
-    grads = [node for node, _ in gradients.found]
-    targets = [edge for _, edge in gradients.found]
+    grads = [node for node, _ in gradients.results]
+    targets = [edge for _, edge in gradients.results]
     if not grads:
         raise NotHandledError
     with trace:
         forward = stream.graph_of(trace, recorded.live)
         if logs.on("aot_joint_graph"):
-            _log_joint(forward, grads, [x for x, _ in gradients.given])
-        forward, origin = _with_saved(forward, {x for x, _ in gradients.given}, grads, budget)
+            _log_joint(forward, grads, [x for x, _ in gradients.seeds])
+        forward, origin = _with_saved(forward, {x for x, _ in gradients.seeds}, grads, budget)
         tensors = [(x, origin[x]) for x in derivation._read_first(grads, origin)]
-        tensors += gradients.given
+        tensors += gradients.seeds
         backward, symbols, numbers = derivation._backward_graph(forward, grads, tensors)
         sources = [source for _, source in tensors]
         sources += [Source("register", forward.symbols.index(name)) for name in symbols]
@@ -190,14 +190,14 @@ def _programs(
         return specification(forward, "list", forward.guards, gradient, backward)
 
 
-def _log_joint(forward: Graph, grads: Sequence[Node], given: Sequence[Node]) -> None:
+def _log_joint(forward: Graph, grads: Sequence[Node], seeds: Sequence[Node]) -> None:
     """Logs forward and backward as one program; gradients of results are its last inputs."""
     with importing:
         from flambeau.ir.printer import print_graph
 
     results = [GraphOutput(x, prims.contiguous_strides(x.shape)) for x in grads]
     both = forward.with_outputs((*forward.outputs, *results))
-    both.inputs = (*both.inputs, *given)
+    both.inputs = (*both.inputs, *seeds)
     logs.emit("aot_joint_graph", print_graph(both))
 
 

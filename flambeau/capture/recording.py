@@ -16,11 +16,13 @@ from flambeau.capture.breaks import END
 from flambeau.ir.lock import importing
 from flambeau.runtime import boundaries
 
-Function: TypeAlias = Callable[..., Any]
+Value: TypeAlias = Any  # a value of a program, of any type
+
+Function: TypeAlias = Callable[..., Value]
 argument_checks: list[Callable[[object, object], None]] = []  # called before a call is recorded
 
 
-def record(function: Function, args: Any, kwargs: Any) -> Any:
+def record(function: Function, args: Value, kwargs: Value) -> Value:
     """Calls `function` inside a recorded region."""
     _core.record_begin()
     try:
@@ -29,7 +31,7 @@ def record(function: Function, args: Any, kwargs: Any) -> Any:
         _core.record_end(END)
 
 
-def record_sealed(function: Function, args: Any, kwargs: Any) -> Any:
+def record_sealed(function: Function, args: Value, kwargs: Value) -> Value:
     """As `record`, for a `function` of the package that calls no code of users."""
     _core.record_begin_sealed()
     try:
@@ -70,7 +72,7 @@ def beginning(tuned: bool, frozen: bool = False) -> Function:
     return functools.partial(_begin, tuned, frozen) if tuned or frozen else _core.record_begin
 
 
-def unrecorded(function: Function) -> Any:
+def unrecorded(function: Function) -> Value:
     """Calls `function` outside of the region, which goes on afterwards."""
     if boundaries.local.recorder is not None:
         return boundaries.outside("unrecorded", function)
@@ -81,7 +83,7 @@ def unrecorded(function: Function) -> Any:
         _core.record_resume(suspended)
 
 
-def as_one_stream(function: Function, args: Any, kwargs: Any) -> Any:
+def as_one_stream(function: Function, args: Value, kwargs: Value) -> Value:
     """Calls a function whose recorded calls are a stream of their own.
 
     Equal calls find the program of the first one.
@@ -103,7 +105,7 @@ def is_compiling() -> bool:
     return bool(_core.is_recording()) or boundaries.local.recorder is not None
 
 
-def _compile_joint(*stream_parts: Any) -> Any:
+def _compile_joint(*stream_parts: Value) -> Value:
     with importing:
         from flambeau.capture import joint  # costs an import only where gradients are compiled
 

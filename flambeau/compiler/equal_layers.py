@@ -20,6 +20,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from flambeau.compiler.repetition import Anchor, Located, Repetition
+from flambeau.compiler.schedule.fusion_roots import kind_of
 from flambeau.compiler.schedule.launch import Buffer, Launch, Schedule, with_lifetimes
 from flambeau.ir.node import Graph, GraphOutput, Node, node
 
@@ -68,7 +69,7 @@ class _Items:
         if value in self.places:
             return
         constants: tuple[Any, ...] = value.attributes
-        if value.op in ("input", "scalar", "random"):
+        if value.is_input or value.is_scalar or kind_of(value) == "random":
             constants = tuple([pair for pair in constants if pair[0] not in _NUMBERED])
         token = value.op, constants, value.dtype, value.shape, len(value.inputs)
         self._add(value, token, tuple([self.places[x] for x in value.inputs]))
@@ -111,7 +112,7 @@ class _NotEqualError(Exception):
 
 
 class _Role(NamedTuple):
-    """Which input, result or number of its layer an item is."""
+    """The input, result or number of its layer that an item is."""
 
     run: int
     offset: int
@@ -266,7 +267,8 @@ class _Extension:
         key = kind, number
         if key in self._places:
             return self._places[key]
-        name, where = kind, number
+        name = kind
+        where: Any = number
         if kind == "buffer":
             buffer = self.schedule.buffers[number]
             name, where = buffer.kind, buffer.where
@@ -408,6 +410,7 @@ class _Extension:
         anchor = self.anchors.get(instance.position)
         if anchor is not None:
             role, coordinate = anchor
+            assert isinstance(role, _Role)
             layer = coordinate + (shift if uniform else self._shift(coordinate))
             where: Any = self.short.item(role, layer)
             where = where if isinstance(where, int) else where.attribute("slot")

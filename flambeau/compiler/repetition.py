@@ -23,16 +23,16 @@ Anchor = tuple[object, int]  # what an item is in each layer, and the layer's co
 
 
 class Run(NamedTuple):
-    """A periodic part of a sequence: `count` times `period` items from `start` on."""
+    """A periodic part of a sequence: `periods` times `period` items from `start` on."""
 
     start: int
     period: int
-    count: int
+    periods: int
 
     @property
     def end(self) -> int:
         """The position behind its last whole period."""
-        return self.start + self.period * self.count
+        return self.start + self.period * self.periods
 
 
 class Located(NamedTuple):
@@ -66,7 +66,7 @@ def runs_of(tokens: Sequence[int], least: int) -> list[Run]:
         run = _run_at(tokens, position, earlier[-CANDIDATES:], spans)
         earlier.append(position)
         position += 1
-        if run is not None and run.count >= least:
+        if run is not None and run.periods >= least:
             runs = [*(other for other in runs if other.end <= run.start), run]
             position = max(position, run.end)
     return runs
@@ -133,7 +133,7 @@ class Repetition:
         self._numbers = [-1] * len(tokens)
         for number, run in enumerate(self.runs):
             self._numbers[run.start : run.end] = [number] * (run.end - run.start)
-        self._middles = [(run.count - 1) // 2 for run in self.runs]
+        self._middles = [(run.periods - 1) // 2 for run in self.runs]
         self._ties = self._tied()
         self.directions = self._directed()
         self.low, self.high = self._uniform()
@@ -150,11 +150,11 @@ class Repetition:
 
     def position(self, run: int, offset: int, coordinate: int) -> int | None:
         """The item of a run at a place of the period of a coordinate; None: there is none."""
-        direction, tokens = self.directions[run], self.runs[run]
+        direction, items = self.directions[run], self.runs[run]
         period = (coordinate - direction.base) * direction.sign
-        if not 0 <= period < tokens.count:
+        if not 0 <= period < items.periods:
             return None
-        return tokens.start + period * tokens.period + offset
+        return items.start + period * items.period + offset
 
     def is_uniform(self, coordinate: int) -> bool:
         """Whether a layer is in the uniform part."""
@@ -258,7 +258,7 @@ class Repetition:
     def _uniform_periods(self, number: int) -> tuple[int, int]:
         """The first and the last period of a run around its middle that read as that does."""
         run, middle = self.runs[number], self._middles[number]
-        before, after = middle, run.count - 1 - middle
+        before, after = middle, run.periods - 1 - middle
         center = run.start + middle * run.period
         for position in range(center, center + run.period):
             before = self._reach(position, -run.period, before, run.period)

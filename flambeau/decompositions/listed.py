@@ -8,19 +8,22 @@ mode sees what it calls; every other is a call that modes see.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flambeau import _core
 from flambeau.decompositions.inner import Inner
 from flambeau.ir.lock import late
 from flambeau.language.schema import KINDS, REQUIRED, Argument, Schema
 
+if TYPE_CHECKING:
+    from flambeau.library.schemas import FunctionSchema
+
 __all__ = ["Listed", "Overloads", "Public", "listed", "operators", "public_calls"]
 
 Value = Any  # an argument or a result of an operator
 
 _MODULES = "names values layers gradients linear steps".split()
-_table: dict[str, Any] = {}
+_table: dict[str, Listed | Overloads | Public] = {}
 _LAZY = frozenset("schema schemas arguments overloads tensors mutates many composed".split())
 _TYPES = {
     "ScalarType": "dtype", "Device": "device", "Generator": "generator", "Layout": "layout",
@@ -41,7 +44,7 @@ class Listed(Inner):
         self.__doc__ = run.__doc__
         self.random = self.shared = self.hosted = False
 
-    def __getattr__(self, key: str) -> Any:
+    def __getattr__(self, key: str) -> Value:
         if key not in _LAZY:
             raise AttributeError(key)
         table = late("flambeau.library.aten_schemas")
@@ -65,7 +68,7 @@ class Listed(Inner):
         return super().__call__(*args, **kwargs)
 
 
-def _own(name: str, schema: Any) -> Schema:
+def _own(name: str, schema: FunctionSchema) -> Schema:
     """A schema of PyTorch's as one of this package's operators."""
     arguments = [
         Argument(
@@ -103,7 +106,7 @@ class Overloads:
     run = None
 
     def __init__(self, name: str) -> None:
-        self.__name__ = name
+        self.__name__, self.__doc__ = name, None
         self.by_name: dict[str, Listed] = {}
 
     def __call__(self, *args: Value, **kwargs: Value) -> Value:
@@ -141,7 +144,7 @@ def _is_of(kind: str, value: Value) -> bool:
     return kind == "object" or not (kind.startswith("Tensor") or isinstance(value, _core.Tensor))
 
 
-def operators() -> dict[str, Any]:
+def operators() -> dict[str, Listed | Overloads | Public]:
     """Operators by name."""
     for module in _MODULES:
         late(f"flambeau.decompositions.listed_{module}")
@@ -160,20 +163,20 @@ def listed(*names: str) -> Callable[[Callable[..., Value]], Callable[..., Value]
             name, _, overload = full.partition(".")
             operator = Listed(name, overload or "default", run)
             several = _table.get(name)
-            if several is None:
-                _table[name] = operator
-                continue
-            if not isinstance(several, Overloads):
+            if isinstance(several, Listed):
                 first, several = several, Overloads(name)
                 several.by_name[first.overload] = first
                 _table[name] = several
-            several.by_name[operator.overload] = operator
+            if isinstance(several, Overloads):
+                several.by_name[operator.overload] = operator
+            else:
+                _table[name] = operator
         return run
 
     return define
 
 
-def public_calls(names: str, home: Callable[[Any], Any]) -> None:
+def public_calls(names: str, home: Callable[[str], Callable[..., Value]]) -> None:
     """Defines operators that are public functions or methods of the same name.
 
     Args:
@@ -194,11 +197,11 @@ class Public:
     shared, hosted, schemas = True, False, ()
     run = None
 
-    def __init__(self, name: str, home: Callable[[Any], Any]) -> None:
-        self.__name__, self._home = name, home
+    def __init__(self, name: str, home: Callable[[str], Callable[..., Value]]) -> None:
+        self.__name__, self.__doc__, self._home = name, None, home
 
     @property
-    def function(self) -> Any:
+    def function(self) -> Callable[..., Value]:
         """The public function."""
         return self._home(self.__name__)
 

@@ -133,7 +133,8 @@ def _lstm_backward(
         return torch.cat(results, 1)
 
     grads = [torch.zeros_like(cx) if g is None else g for g in (grad_hy, grad_cy)]
-    of_gates, of_cx = gradients(cell, [workspace, cx], torch.cat(grads, 1))
+    derived: Value = gradients(cell, [workspace, cx], torch.cat(grads, 1))
+    of_gates, of_cx = derived
     parts = zip(of_gates.chunk(4, 1), workspace.chunk(4, 1), "ssts", strict=True)
     before = torch.cat(
         [
@@ -162,7 +163,8 @@ def _thnn_differentiable_lstm_cell_backward(
     parts = [x for x in (input_bias, hidden_bias) if x is not None]
     gates = sum(parts, input_gates + hidden_gates)
     grads = [torch.zeros_like(cx) if g is None else g for g in (grad_hy, grad_cy)]
-    before, of_cx = gradients(cell, [gates, cx], torch.cat(grads, 1))
+    derived: Value = gradients(cell, [gates, cx], torch.cat(grads, 1))
+    before, of_cx = derived
     bias = before.sum(0) if input_bias is not None else None
     return before, before, of_cx, bias, bias
 
@@ -183,7 +185,8 @@ def _thnn_differentiable_gru_cell_backward(
     gates = [input_gates, hidden_gates]
     for k, bias in enumerate((input_bias, hidden_bias)):
         gates[k] = gates[k] if bias is None else gates[k] + bias
-    of_input, of_hidden, of_hx = gradients(_gru, [*gates, hx], grad_hy)
+    derived: Value = gradients(_gru, [*gates, hx], grad_hy)
+    of_input, of_hidden, of_hx = derived
     biases = [None if input_bias is None else x.sum(0) for x in (of_input, of_hidden)]
     return of_input, of_hidden, of_hx, *biases
 
@@ -394,13 +397,13 @@ def _convolution_double_backward(
     of_input: Value, of_weight: Value, of_bias: Value, grad: Tensor, weight: Tensor, self: Tensor,
     *settings: Value,
 ) -> Value:  # fmt: skip
-    given = [of_input, of_weight, of_bias]
-    shown = [x is not None for x in given]
+    factors = [of_input, of_weight, of_bias]
+    shown = [x is not None for x in factors]
     bias = [grad.shape[1]] if shown[2] else None
 
     def scalar(grad: Tensor, self: Tensor, weight: Tensor) -> Tensor:
         results = aten.convolution_backward(grad, self, weight, bias, *settings[:-1], shown)
-        return sum((x * y).sum() for x, y in zip(results, given, strict=True) if y is not None)
+        return sum((x * y).sum() for x, y in zip(results, factors, strict=True) if y is not None)
 
     results = gradients(scalar, [grad, self, weight], grad.new_ones(()))
     return _masked(results, settings[-1])

@@ -98,7 +98,8 @@ def _linalg_diagonal(matrix: Tensor, offset: int, dim1: int, dim2: int) -> Tenso
 
 @listed("_weight_int8pack_mm")
 def _weight_int8pack_mm(self: Tensor, weight: Tensor, scales: Tensor) -> Tensor:
-    return self @ weight.to(self.dtype).mT * scales
+    product = self.float() @ weight.float().mT * scales.float()  # rounded once
+    return product.to(self.dtype)
 
 
 # ------------------------------------------------------------------------------ sparse tensors
@@ -137,12 +138,12 @@ for _name in ("csr", "csc", "bsr", "bsc"):
 
 @listed("_dimI")
 def _dim_i(self: Tensor) -> int:
-    return self.sparse_dim()
+    return int(self.sparse_dim())
 
 
 @listed("_dimV")
 def _dim_v(self: Tensor) -> int:
-    return self.dense_dim()
+    return int(self.dense_dim())
 
 
 @listed("_coalesce")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import flambeau as torch
 from flambeau.decompositions.listed import public_calls
@@ -23,10 +23,10 @@ public_calls(
 )
 
 
-def _method(name: str) -> Any:
+def _method(name: str) -> Callable[..., object]:
     """The method of this name of whatever the first argument is."""
 
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(self: object, *args: object, **kwargs: object) -> object:
         return getattr(self, name)(*args, **kwargs)
 
     return call
@@ -44,10 +44,10 @@ public_calls(
 )
 
 
-def _attribute(name: str) -> Any:
+def _attribute(name: str) -> Callable[[object], object]:
     """The attribute of this name of the argument."""
 
-    def read(self: Any) -> Any:
+    def read(self: object) -> object:
         return getattr(self, name)
 
     return read

@@ -106,9 +106,9 @@ _step("_fused_adagrad", _adagrad, 3)
 # ------------------------------------------------------------------------------ scaled gradients
 @listed("_amp_foreach_non_finite_check_and_unscale")
 def _check_and_unscale(self: Value, found_inf: Tensor, inv_scale: Tensor) -> Value:
-    copies, found = [x.clone() for x in self], found_inf.clone()
-    torch._amp_foreach_non_finite_check_and_unscale_(copies, found, inv_scale)
-    return copies, found
+    copies, flag = [x.clone() for x in self], found_inf.clone()
+    torch._amp_foreach_non_finite_check_and_unscale_(copies, flag, inv_scale)
+    return copies, flag
 
 
 @listed("_amp_update_scale")
@@ -185,7 +185,8 @@ def _numbers(indices: Tensor, offsets: Tensor) -> Tensor:
 
 @listed("_embedding_bag", "_embedding_bag_forward_only")
 def _embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, *values: Value) -> Value:
-    return torch.embedding_bag(weight, indices, offsets, *values)
+    padding = values[-1] if values[-1] >= 0 else None  # -1 is no row, and in `embedding_bag` one
+    return torch.embedding_bag(weight, indices, offsets, *(*values[:-1], padding))
 
 
 def _bag_gradient(

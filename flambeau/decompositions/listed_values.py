@@ -10,6 +10,7 @@ from flambeau.autograd import forward_ad
 from flambeau.decompositions.listed import listed
 from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
+from flambeau.ops.linear.factorisations import LinAlgError
 
 __all__: list[str] = []
 
@@ -70,7 +71,7 @@ def _linalg_check_errors(info: Tensor, name: str, is_matrix: bool) -> None:
         place = next(i for i, number in enumerate(numbers) if number)
         where = "" if is_matrix else f"(Batch element {place}): "
         problem = f"{where}the factorization of the matrix failed with info {numbers[place]}"
-        raise failure(torch.linalg.LinAlgError, name, problem, "a matrix of full rank")
+        raise failure(LinAlgError, name, problem, "a matrix of full rank")
 
 
 @listed("_make_dep_token")
@@ -187,7 +188,7 @@ def _sym_is_contiguous(self: Tensor, memory_format: Value) -> bool:
 @listed("_has_same_storage_numel")
 def _has_same_storage_numel(self: Tensor, other: Tensor) -> bool:
     sizes = [x.untyped_storage().nbytes() // x.element_size() for x in (self, other)]
-    return sizes[0] == sizes[1]
+    return bool(sizes[0] == sizes[1])
 
 
 @listed("_has_compatible_shallow_copy_type")

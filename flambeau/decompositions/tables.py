@@ -192,7 +192,7 @@ def hidden_decomposition(overload: Overload, table: Value) -> Decomposition | No
     if aten.is_named(operator):
         return None
     running = late("flambeau.utils._python_dispatch")._modes.by_programs
-    dialect = running or getattr(table, "dialect", None)
+    dialect: Value = running or getattr(table, "dialect", None)
     alone = running is not None or dialect is Primitives
     return _Hidden(overload, (dialect,) if alone else (Core, Primitives))
 

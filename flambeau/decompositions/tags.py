@@ -41,7 +41,7 @@ def is_core_name(name: str) -> bool:
 
 
 def _entry(overload: Value) -> Value:
-    """What PyTorch says of an overload; None of those that it does not have."""
+    """The table's line of an overload; None if PyTorch does not have it."""
     if overload.namespace != "aten":
         return None
     name = overload.overloadpacket.__name__

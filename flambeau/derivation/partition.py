@@ -58,7 +58,7 @@ def stored_operands(nodes: Iterable[Node]) -> set[Node]:
 
 def _computed(value: Node) -> Node:
     """The value of which another one is a reshape or a permutation."""
-    while value.op in ("reshape", "permute"):
+    while (record := record_of(value)).view is not None and record.unview is not None:
         [value] = value.inputs
     return value
 

@@ -39,7 +39,22 @@ class Spelling(NamedTuple):
     @property
     def moves(self) -> bool:
         """Whether it computes nothing: bits are selected, or taken for another type's."""
-        return not self.c or "c" in self.c
+        return not self.c or self.selects
+
+    @property
+    def selects(self) -> bool:
+        """Whether it selects the bits of one of its operands, by another one."""
+        return "c" in self.c
+
+    @property
+    def conjoins(self) -> bool:
+        """Whether its result on masks is that all of its operands are true."""
+        return self.c.get("b") == "({a} & {b})"
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether C has an operator for it on floats."""
+        return "f" in self.c and "(" not in self.c["f"]
 
 
 def spelled(exact: bool = False, length: int = MANY, **c: str) -> Spelling:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any, NoReturn
 
 from flambeau.core import install
 from flambeau.core.install import hand_over, stands_in
 from flambeau.ir.lock import late, loaded
-from flambeau.language.definition import REGISTRY
+from flambeau.language.definition import REGISTRY, OpDefinition
 
 HOMES = ("ops.aten", "torch", "nn.functional", "linalg", "fft", "special")
 # Operators for which a number counts as a tensor of no dimensions.
@@ -53,11 +54,11 @@ class Packet:
     def __init__(self, name: str, function: Any) -> None:
         self.__name__ = name
         self._qualified_op_name = f"{self.namespace}::{name}"
-        self.__doc__ = function.__doc__
+        self.__doc__ = getattr(function, "__doc__", None) or described(name)
         self._function = function
         self._known: dict[str, Overload] = {}
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """Calls the operator."""
         if stands_in(args):
             return hand_over(self, args, kwargs)
@@ -82,10 +83,10 @@ class Packet:
     def _overload(self, name: str) -> Overload:
         return Overload(self, name)
 
-    def __deepcopy__(self, memo: Any) -> Packet:
+    def __deepcopy__(self, memo: object) -> Packet:
         return self
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return __getattr__, (self.__name__,)
 
     def __str__(self) -> str:
@@ -116,7 +117,7 @@ class Overload:
         self.__qualname__ = self.__name__
         self.__doc__ = packet.__doc__
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """Calls the operator."""
         if stands_in(args):
             return hand_over(self, args, kwargs)
@@ -130,15 +131,15 @@ class Overload:
 
     @property
     def _function(self) -> Any:
-        """What computes the overload."""
+        """The operator that computes the overload."""
         function = self.overloadpacket._function
         several = getattr(function, "by_name", None)
         return function if several is None else several.get(self._overloadname, function)
 
-    def __deepcopy__(self, memo: Any) -> Overload:
+    def __deepcopy__(self, memo: object) -> Overload:
         return self
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return getattr, (self.overloadpacket, self._overloadname)
 
     def name(self) -> str:
@@ -175,7 +176,9 @@ class Overload:
         return f"<OpOverload(op='{self.overloadpacket}', overload='{self._overloadname}')>"
 
 
-def targets(func: Overload, kwargs: dict[str, Any], native: bool = False) -> Any:
+def targets(
+    func: Overload, kwargs: dict[str, object], native: bool = False
+) -> tuple[object, ...] | None:
     """Takes tensors that a call writes from its arguments; None if the operator handles them.
 
     Args:
@@ -220,13 +223,25 @@ def upstream_types(text: str) -> str:
     return re.sub(r"\bobject (\w+)", lambda match: f"{_OBJECTS[match[1]]} {match[1]}", text)
 
 
-def _listed() -> Any:
+def _listed() -> ModuleType:
     """The table of PyTorch's operators."""
-    return late("flambeau.library.aten_schemas")
+    table: ModuleType = late("flambeau.library.aten_schemas")
+    return table
+
+
+def described(name: str) -> str:
+    """The docstring of an operator whose function has none: its overloads as PyTorch has them.
+
+    Args:
+        name: of the operator.
+    """
+    schemas = "".join(f"\n    {each.text}" for each in _listed().entries(name).values())
+    title = f"The inner operator `aten::{name}`, with PyTorch's signature"
+    return f"{title}:\n{schemas}" if schemas else f"{title}."
 
 
 class Absent:
-    """What stands for an operator that PyTorch has, and this library does not compute."""
+    """The function of an operator that PyTorch has, and this library does not compute."""
 
     schemas = ()
 
@@ -234,7 +249,7 @@ class Absent:
         self.__name__ = name
         self.__doc__ = f"`{name}` of PyTorch's inner library: raises NotImplementedError."
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> NoReturn:
         """Raises.
 
         Raises:
@@ -259,13 +274,10 @@ def _sym_stride(self: Any, dim: int | None = None) -> Any:
     return list(self.stride()) if dim is None else self.stride(dim)
 
 
-def _sym_numel(self: Any) -> int:
-    """The number of a tensor's elements."""
-    return int(self.numel())
-
-
-_GEOMETRY = {"sym_size": _sym_size, "sym_stride": _sym_stride, "sym_numel": _sym_numel}
-_GEOMETRY["sym_storage_offset"] = lambda self: self.storage_offset()
+_GEOMETRY: dict[str, Callable[..., Any]] = {
+    "sym_size": _sym_size, "sym_stride": _sym_stride, "sym_numel": lambda self: int(self.numel()),
+    "sym_storage_offset": lambda self: self.storage_offset(),
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Packet:
@@ -294,7 +306,7 @@ def __getattr__(name: str) -> Packet:
 
 
 def _of_table(name: str) -> Any:
-    """What computes an operator that the public namespaces do not have; None if there is none."""
+    """Computes an operator that the public namespaces do not have; None if there is none."""
     if not _listed().is_listed(name):
         return None
     function = late("flambeau.decompositions.listed").operators().get(name)
@@ -341,7 +353,7 @@ def signatures(name: str) -> dict[str, tuple[str, ...]]:
     return dict(_listed().signatures(name)) or {"default": ()}
 
 
-def inner_name(overload: Any) -> str:
+def inner_name(overload: OpDefinition) -> str:
     """The name that PyTorch's inner library has for an operator of ours.
 
     Args:
@@ -353,7 +365,7 @@ def inner_name(overload: Any) -> str:
     return str(overload.name)
 
 
-def overload_of(op: Any, arguments: Sequence[Any], values: Sequence[Any]) -> Overload:
+def overload_of(op: Any, arguments: Sequence[Any], values: Sequence[object]) -> Overload:
     """The overload that a call means.
 
     Args:
@@ -365,7 +377,7 @@ def overload_of(op: Any, arguments: Sequence[Any], values: Sequence[Any]) -> Ove
     return getattr(_packet_of(op), chosen) if chosen else _chosen(_packet_of(op), arguments, values)
 
 
-def overload_named(name: str, arguments: Sequence[Any], values: Sequence[Any]) -> Overload:
+def overload_named(name: str, arguments: Sequence[Any], values: Sequence[object]) -> Overload:
     """The overload that a call of an operator of this name means.
 
     Args:
@@ -380,7 +392,7 @@ def overload_named(name: str, arguments: Sequence[Any], values: Sequence[Any]) -
     return _chosen(packet, arguments, values)
 
 
-def _chosen(packet: Packet, arguments: Sequence[Any], values: Sequence[Any]) -> Overload:
+def _chosen(packet: Packet, arguments: Sequence[Any], values: Sequence[object]) -> Overload:
     schemas = packet._signatures()
     symbolic = loaded("flambeau.runtime.symbolic")
     numbers = (bool, int, float, complex, *(symbolic.TYPES if symbolic else ()))
@@ -394,15 +406,16 @@ def _chosen(packet: Packet, arguments: Sequence[Any], values: Sequence[Any]) -> 
         name for name, keys in schemas.items() if _fits(flags, keys, loose) and len(schemas) > 1
     ]
     chosen = min(fitting, key=lambda name: len(schemas[name]), default=next(iter(schemas)))
-    return getattr(packet, chosen)
+    overload: Overload = getattr(packet, chosen)
+    return overload
 
 
-def _is_default(value: Any, default: Any) -> bool:
+def _is_default(value: object, default: object) -> bool:
     return value is default or (type(value) is type(default) and bool(value == default))
 
 
 def bound(
-    func: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]
+    func: Overload, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> tuple[Sequence[Any], Sequence[Any]]:
     """The `ArgumentSpec` of each argument of a call, and its value.
 
@@ -424,7 +437,7 @@ def _fits(is_number: dict[str, bool], entries: Sequence[str], loose: bool) -> bo
     return all(loose or numbers[key] == number for key, number in is_number.items())
 
 
-def definition_of(op: Any) -> Any:
+def definition_of(op: object) -> OpDefinition | None:
     """The definition of an operator, or None."""
     return install.DEFINITIONS.get(id(op))
 

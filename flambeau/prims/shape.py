@@ -232,6 +232,11 @@ def reshape(x: Node, shape: Sequence[Size]) -> Node:
     return bind("reshape", x, shape=shape)
 
 
+def is_reshape(value: Node) -> bool:
+    """Whether a node is a `reshape`."""
+    return value.op == "reshape"
+
+
 # ------------------------------------------------------------------------------------ permute
 
 

@@ -219,9 +219,10 @@ def test_tables():
     table = _decomp.get_decompositions([aten.silu, aten.add.Tensor, "aten::gelu", "aten.neg"])
     assert set(map(str, table)) == {
         "aten.silu.default", "aten.add.Tensor", "aten.gelu.default", "aten.neg.default",
+        "aten.silu.out", "aten.gelu.out", "aten.neg.out",
     }  # fmt: skip
     _decomp.remove_decompositions(table, [aten.add])
-    assert aten.add.Tensor not in table and len(table) == 3
+    assert aten.add.Tensor not in table and len(table) == 6
     assert _decomp.get_decompositions([object()]) == {}
     assert _decomp.global_decomposition_table["post_autograd"] is _decomp.decomposition_table
     with pytest.raises(AssertionError, match="type"):
@@ -237,7 +238,7 @@ def test_registered_decompositions():
     def replaced(x, **options):
         return x * 2
 
-    assert set(map(str, table)) == {"aten.gelu.default", "aten.silu.default"}
+    assert set(map(str, table)) == {"aten.gelu.default", "aten.gelu.out", "aten.silu.default"}
     module = make_fx(lambda x: functional.gelu(x) + functional.silu(x), table)(X)
     assert [str(target) for target in targets(module)] == ["aten.mul.Tensor"] * 2 + [
         "aten.add.Tensor"

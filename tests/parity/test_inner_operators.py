@@ -164,7 +164,7 @@ aten._embedding_bag.default(table, rows, offsets, False, 1)
 aten._embedding_bag_forward_only.default(table, rows, offsets, False, 2)[0]
 aten._embedding_bag_backward(bag_grad, rows, offsets, bags, sizes, none, 4, False, 0, False, None)
 aten._embedding_bag_backward(bag_grad, rows, offsets, bags, sizes, none, 4, False, 1, False, None)
-aten._embedding_bag_dense_backward(bag_grad, rows, bags, sizes, none, 4, True, 0, None)
+aten._embedding_bag_dense_backward(bag_grad, often, bags, sizes, none, 4, True, 0, None)
 aten._embedding_bag_dense_backward(bag_grad, rows, bags, sizes, best, 4, False, 2, None)
 aten._embedding_bag_per_sample_weights_backward(bag_grad, table, rows, offsets, bags, 0)
 aten._fused_adam.default([x], [y], [x * 0], [x * 0], [], [one - 1], **adam)
@@ -184,13 +184,17 @@ aten._sparse_mm.default(sparse, square); aten._sparse_softmax.int(sparse, 1).to_
 aten._spdiags.default(x, torch.tensor([0, 1, -1]), [4, 4]).to_dense()
 aten._sparse_coo_tensor_unsafe.default(ints % 2, v[:2], [2, 2]).to_dense()
 aten._grad_sum_to_size.default(x, [1, 4]); aten._size_if_not_equal.default([1], [1])
-aten.Int.float(2.5); aten.Float.str('1.5'); aten.len.t([1, 2]); aten.floordiv.int(-7, 2)
+aten.Int.float(2.5); aten.Float.str('1.5'); aten.len.str('ab'); aten.floordiv.int(-7, 2)
 aten.strip.default(' a '); aten.__contains__.int_list([1, 2], 2); aten.join.default(',', ['a', 'b'])
 aten.find.default('hello', 'l', 0, -1); aten.__range_length.default(0, 7, 2); aten.ord.default('a')
 aten.sorted.int([3, 1]); aten.splitlines.default('a b'); aten.replace.default('aab', 'a', 'c', 1)
-aten._weight_int8pack_mm.default(x.bfloat16(), ints.repeat(1, 2).to(torch.int8), v[:2].bfloat16())
+aten._weight_int8pack_mm.default(wide.bfloat16(), ints.repeat(16, 16).to(torch.int8), row.bfloat16())
 """  # noqa: E501
+# `often`: PyTorch divides by the count of another row if rows behind that occur once (`rows`).
+# `wide`, `row`: of sizes that its kernel does not read beyond.
 OPERANDS += """
+often = torch.tensor([0, 2, 1, 3, 3])
+wide, row = x.repeat(1, 8), torch.linspace(0.1, 0.9, 32)
 g4 = (gates + gates + 1 + bias + bias).chunk(4, 1)
 cy = g4[1].sigmoid() * cx + g4[0].sigmoid() * g4[2].tanh()
 y2, at2 = torch.nn.functional.adaptive_max_pool2d(image, 2, return_indices=True)

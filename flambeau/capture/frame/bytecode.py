@@ -83,7 +83,7 @@ class Decoded(NamedTuple):
 
 
 def _do_nothing(*exception: object) -> None:
-    """Stands for the beginning and the end of a `with` block."""
+    """Marks the beginning and the end of a `with` block."""
 
 
 def decode(code: types.CodeType, version: type[Frame]) -> Decoded:

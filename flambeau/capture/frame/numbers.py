@@ -12,22 +12,24 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from flambeau.capture.frame import plain
 from flambeau.capture.frame.evidence import Unexplained
+
+Value: TypeAlias = Any  # a value of a program, of any type
 
 if TYPE_CHECKING:
     from flambeau.capture.frame.values import Values
 
 _COUNT, _ITEM = 0, 1  # as `NumberStep::Kind`
-_BINARY: dict[str, tuple[int, Callable[[Any, Any], Any]]] = {
+_BINARY: dict[str, tuple[int, Callable[[Value, Value], Value]]] = {
     "+": (2, operator.add), "-": (3, operator.sub), "*": (4, operator.mul),
     "/": (5, operator.truediv), "**": (6, operator.pow), "//": (7, operator.floordiv),
     "%": (8, operator.mod),
 }  # fmt: skip
-_FUNCTIONS: dict[Any, int] = {math.sqrt: 9, math.cos: 10, math.exp: 11, float: 12, int: 13}
-_COMPARED: dict[str, tuple[int, Callable[[Any, Any], Any]]] = {
+_FUNCTIONS: dict[Value, int] = {math.sqrt: 9, math.cos: 10, math.exp: 11, float: 12, int: 13}
+_COMPARED: dict[str, tuple[int, Callable[[Value, Value], Value]]] = {
     "<": (0, operator.lt), "<=": (1, operator.le), "==": (2, operator.eq), "!=": (3, operator.ne),
     ">": (4, operator.gt), ">=": (5, operator.ge),
 }  # fmt: skip
@@ -50,7 +52,7 @@ class Number:
 
     __slots__ = ("integer", "places", "step", "value")
 
-    def __init__(self, step: int, value: Any, integer: bool, places: frozenset[Any]) -> None:
+    def __init__(self, step: int, value: Value, integer: bool, places: frozenset[Value]) -> None:
         self.step, self.value, self.integer, self.places = step, value, integer, places
 
     def __eq__(self, other: object) -> bool:
@@ -77,12 +79,12 @@ class Numbers:
 
     def __init__(self, rates: Rates) -> None:
         self._rates = rates
-        self._read: dict[Any, Number] = {}
-        self.counters: list[Any] = []
-        self.items: list[tuple[Any, Any, bool]] = []
-        self.steps: list[tuple[int, bool, Any, Any]] = []
-        self.conditions: list[tuple[int, Any, Any, bool]] = []
-        self.uses: list[tuple[Any, int]] = []
+        self._read: dict[Value, Number] = {}
+        self.counters: list[Value] = []
+        self.items: list[tuple[Value, Value, bool]] = []
+        self.steps: list[tuple[int, bool, Value, Value]] = []
+        self.conditions: list[tuple[int, Value, Value, bool]] = []
+        self.uses: list[tuple[Value, int]] = []
         self.shown: list[Number] = []
 
     def refuse(self, value: object, why: str) -> Unexplained:
@@ -91,20 +93,22 @@ class Numbers:
             self._rates.guard(value.places)
         return Unexplained(why)
 
-    def _operand(self, value: object) -> tuple[int, Any]:
+    def _operand(self, value: object) -> tuple[int, Value]:
         if type(value) is Number:
             return value.step, 0
         if type(value) is float or (type(value) is int and abs(value) <= _LARGEST):
             return -1, value
         raise Unexplained(f"it computes with a counter and a {type(value).__name__}")
 
-    def _add(self, kind: int, value: Any, integer: bool, left: object, right: object = 0) -> Number:
+    def _add(
+        self, kind: int, value: Value, integer: bool, left: object, right: object = 0
+    ) -> Number:
         operands = self._operand(left), self._operand(right)
         places = [v.places for v in (left, right) if isinstance(v, Number)]
         self.steps.append((kind, integer, *operands))
         return Number(len(self.steps) - 1, value, integer, frozenset().union(*places))
 
-    def count(self, tensors: Iterable[Any], constants: dict[int, Any]) -> list[Number]:
+    def count(self, tensors: Iterable[Value], constants: dict[int, Value]) -> list[Number]:
         """The values of tensors after 1 was added to each."""
         numbers = []
         for tensor in tensors:
@@ -115,7 +119,7 @@ class Numbers:
             numbers.append(Number(len(self.steps) - 1, None, False, frozenset()))
         return numbers
 
-    def item(self, container: Any, key: Any, value: Any) -> Number:
+    def item(self, container: Value, key: Value, value: Value) -> Number:
         """The number that a dict has under a key, a list at an index, a cell."""
         place = (id(container), key)
         if place not in self._read:
@@ -125,7 +129,7 @@ class Numbers:
             self._read[place] = Number(len(self.steps) - 1, value, integer, frozenset({place}))
         return self._read[place]
 
-    def binary(self, symbol: str, left: Any, right: Any) -> Number:
+    def binary(self, symbol: str, left: Value, right: Value) -> Number:
         """left + right, ..."""
         symbol = symbol.removesuffix("=")
         integers = all(v.integer if type(v) is Number else type(v) is int for v in (left, right))
@@ -137,7 +141,7 @@ class Numbers:
         value = self._value(function, left, right)
         return self._add(kind, value, integers and symbol in _INTEGERS, left, right)
 
-    def _value(self, function: Callable[..., Any], *operands: Any) -> Any:
+    def _value(self, function: Callable[..., Value], *operands: Value) -> Value:
         values = [v.value if type(v) is Number else v for v in operands]
         if any(value is None for value in values):
             return None
@@ -146,7 +150,7 @@ class Numbers:
         except (ArithmeticError, ValueError, TypeError) as error:
             raise Unexplained(f"an error of a counter: {error}") from None
 
-    def compare(self, symbol: str, left: Any, right: Any) -> bool:
+    def compare(self, symbol: str, left: Value, right: Value) -> bool:
         """left < right, ...: the outcome is a guard."""
         operands = self._operand(left), self._operand(right)
         kind, function = _COMPARED[symbol]
@@ -156,7 +160,7 @@ class Numbers:
         self.conditions.append((kind, *operands, outcome))
         return bool(outcome)
 
-    def call(self, function: Any, args: tuple[Any, ...]) -> Any:
+    def call(self, function: Value, args: tuple[Value, ...]) -> Value:
         """A native function of numbers."""
         if function in (min, max) and len(args) > 1:
             best = args[0]
@@ -173,11 +177,11 @@ class Numbers:
             raise Unexplained(f"it calls {getattr(function, '__name__', function)} of a counter")
         return self._add(kind, self._value(function, args[0]), function is int, args[0])
 
-    def negated(self, value: Any) -> Number:
+    def negated(self, value: Value) -> Number:
         """-value"""
         return self.binary("*", value, -1)
 
-    def argument(self, value: Any, name: str) -> Any:
+    def argument(self, value: Value, name: str) -> Value:
         """An argument of an operator: a number is replaced by its placeholder."""
         if type(value) is not Number:
             return value
@@ -204,7 +208,7 @@ class Numbers:
             *conditions,
         ]
 
-    def _text(self, operand: tuple[int, Any]) -> str:
+    def _text(self, operand: tuple[int, Value]) -> str:
         step, value = operand
         if step < 0:
             return repr(value)
@@ -218,7 +222,7 @@ class Numbers:
         names = [f.__name__ for f, number in _FUNCTIONS.items() if number == kind]
         return f"{names[0]}({self._text(left)})" if names else f"counter {left[0]}"
 
-    def parts(self) -> tuple[list[Any], ...]:
+    def parts(self) -> tuple[list[Value], ...]:
         """Counters, items, steps, conditions, uses and (number, step) of results, for the core."""
         shown = [(number, number.step) for number in self.shown]
         return self.counters, self.items, self.steps, self.conditions, self.uses, shown
@@ -238,9 +242,9 @@ class Rates:
     """
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[int, Any], tuple[Any, Any, Any]] = {}
-        self._guarded: set[tuple[int, Any]] = set()
-        self.varying: set[tuple[int, Any]] = set()
+        self._seen: dict[tuple[int, Value], tuple[Value, Value, Value]] = {}
+        self._guarded: set[tuple[int, Value]] = set()
+        self.varying: set[tuple[int, Value]] = set()
         self.grown = False
         self.fixed = False
 
@@ -256,7 +260,7 @@ class Rates:
             if type(now) is type(before) and now != before and (now == now or before == before):
                 self.varying.add(place)
 
-    def varies(self, container: Any, key: Any) -> bool:
+    def varies(self, container: Value, key: Value) -> bool:
         """Whether the number that a container has is an input of the call."""
         place = (id(container), None if type(container) is list else key)
         return (
@@ -266,18 +270,18 @@ class Rates:
             and number_in(container, key) is not None
         )
 
-    def see(self, container: Any, key: Any, value: Any) -> None:
+    def see(self, container: Value, key: Value, value: Value) -> None:
         """A value was read, and is guarded."""
         if type(value) in (int, float):
             self._seen[id(container), key] = (container, key, value)
 
-    def guard(self, places: Iterable[tuple[int, Any]]) -> None:
+    def guard(self, places: Iterable[tuple[int, Value]]) -> None:
         """Python uses numbers in another way: they are guarded from the next dry run on."""
         before = len(self._guarded)
         self._guarded.update(places)
         self.grown = self.grown or len(self._guarded) > before
 
-    def write(self, container: Any, key: Any) -> None:
+    def write(self, container: Value, key: Value) -> None:
         """A number is changed that was read.
 
         Raises:
@@ -292,7 +296,7 @@ class Rates:
             self.grown = True
         raise Unexplained(f"it changes what it reads of a {type(container).__name__} from outside")
 
-    def item(self, machine: Values, table: Any, key: Any, owner: str = "") -> Any:
+    def item(self, machine: Values, table: Value, key: Value, owner: str = "") -> Value:
         """The value that a dict has under a key, or MISSING."""
         written = (id(table), key) in machine.evidence.effects
         if not written and self.varies(table, key):
@@ -303,7 +307,7 @@ class Rates:
         return value
 
 
-def number_in(container: Any, key: Any) -> int | float | None:
+def number_in(container: Value, key: Value) -> int | float | None:
     """The int or float that a container has, or None."""
     if isinstance(container, dict):
         value = dict.get(container, key)

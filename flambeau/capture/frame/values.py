@@ -10,13 +10,15 @@ import operator
 import types
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from flambeau._core import Tensor
 from flambeau.capture.frame import plain
 from flambeau.capture.frame.evidence import MISSING, Evidence, Raised, Unexplained, is_key, look_up
 from flambeau.capture.frame.generators import Generator, Trace
 from flambeau.capture.frame.numbers import Number, Numbers, Rates, number_in
+
+Operand: TypeAlias = Any  # a value of a program, of any type
 
 Value = TypeVar("Value")
 
@@ -26,7 +28,7 @@ _HEAP_TYPE = 1 << 9  # of `type.__flags__`
 
 
 class Values:
-    """What a dry run made, and what it read.
+    """The values that a dry run made, and what it read.
 
     Attributes:
         evidence: what calls read from outside.
@@ -37,7 +39,7 @@ class Values:
         self.evidence = evidence
         self.rates = rates
         self.numbers = Numbers(rates)
-        self._fresh: dict[int, Any] = {}
+        self._fresh: dict[int, Operand] = {}
 
     def fresh(self, value: Value) -> Value:
         """Notes that the dry run made a value."""
@@ -53,7 +55,7 @@ class Values:
         if id(value) not in self._fresh:
             raise Unexplained(f"it writes to a {type(value).__name__} from outside")
 
-    def native(self, function: Callable[..., object], *args: object, **kwargs: object) -> Any:
+    def native(self, function: Callable[..., object], *args: object, **kwargs: object) -> Operand:
         """The result of native code, whose error is the program's."""
         try:
             return function(*args, **kwargs)
@@ -63,8 +65,8 @@ class Values:
             raise Raised(error.with_traceback(None)) from None
 
     def native_with_numbers(
-        self, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+        self, function: Operand, name: str, args: tuple[Operand, ...], kwargs: dict[str, Operand]
+    ) -> Operand:
         """The result of an operator some of whose arguments are `Number`s."""
         args = tuple(self.numbers.argument(value, name) for value in args)
         self.touch((*args, *kwargs.values()))
@@ -73,20 +75,20 @@ class Values:
         except Exception as error:  # it may be one of placeholders, which the program has not
             raise Unexplained(f"{name} of a counter: {error}") from None
 
-    def collection(self, value: object) -> Any:
+    def collection(self, value: object) -> Operand:
         """A container that native code made, and its items that are containers."""
         if type(value) in (list, dict, set) or plain.is_struct(type(value)):
             self.fresh(value)
         return value
 
-    def fresh_result(self, value: object) -> Any:
+    def fresh_result(self, value: object) -> Operand:
         """A result of native code; containers and iterators that it made may be written."""
         kind = type(value)
         if kind in plain.ITERATORS:
             self.fresh(value)
         return value
 
-    def touch(self, value: Any) -> None:
+    def touch(self, value: Operand) -> None:
         """All that a container holds is read, and native code may read it."""
         kind = type(value)
         if kind in plain.ATOMS or kind in plain.TENSORS:
@@ -106,7 +108,7 @@ class Values:
         elif not self.is_fresh(value) or kind.__flags__ & _HEAP_TYPE:  # which may have methods
             raise Unexplained(f"native code reads a {kind.__name__}")
 
-    def _touch_items(self, value: Any, kind: type) -> None:
+    def _touch_items(self, value: Operand, kind: type) -> None:
         outside = id(value) not in self._fresh
         if kind in (list, deque, set) and outside:
             self.evidence.elements(value)
@@ -140,7 +142,7 @@ class Values:
             and all(self.evidence.attribute(kind, n) is getattr(tuple, n) for n in names)
         )
 
-    def as_tuple(self, value: object) -> Any:
+    def as_tuple(self, value: object) -> Operand:
         """A named tuple as a tuple, whose items are read; else the value."""
         if isinstance(value, tuple) and type(value) is not tuple and type(value) not in plain.ATOMS:
             if self.is_named_tuple(type(value)):
@@ -149,7 +151,7 @@ class Values:
                 return items if self.is_fresh(value) else self.evidence.read(items)
         return value
 
-    def typed(self, value: Any) -> type:
+    def typed(self, value: Operand) -> type:
         """The type of a value, which must stay it."""
         kind = type(value)
         if kind is Number:
@@ -160,7 +162,7 @@ class Values:
             self.evidence.holder(value, MISSING)
         return kind
 
-    def holder(self, value: object) -> Any:
+    def holder(self, value: object) -> Operand:
         """The `__dict__` of an object, None where it has none; it must stay the same one."""
         descriptor = self.evidence.attribute(type(value), "__dict__")
         if descriptor is MISSING:
@@ -176,7 +178,7 @@ class Values:
         self.evidence.holder(value, table)
         return table
 
-    def table_item(self, table: object, key: object, owner: str = "") -> Any:
+    def table_item(self, table: object, key: object, owner: str = "") -> Operand:
         """The value that a dict has under a key, or MISSING."""
         if self.is_fresh(table):
             return look_up(table, key)
@@ -184,7 +186,7 @@ class Values:
             return self.evidence.item(table, key, owner)
         return self.rates.item(self, table, key, owner)
 
-    def element(self, values: list[Any], index: int) -> Any:
+    def element(self, values: list[Operand], index: int) -> Operand:
         """values[index], of a list from outside."""
         written = self.evidence.effects.get((id(values), index))
         if written is not None:
@@ -196,7 +198,7 @@ class Values:
             self.rates.see(values, index, values[index])
         return self.native(operator.getitem, values, index)
 
-    def write(self, table: Any, key: Any, new: object) -> None:
+    def write(self, table: Operand, key: Operand, new: object) -> None:
         """A dict from outside gets an item, as an effect of each call."""
         before = look_up(table, key)
         if self.evidence.reads(table, key) and before is not new:
@@ -204,7 +206,7 @@ class Values:
                 self.rates.write(table, key)
         self.evidence.write(table, key, new)
 
-    def write_element(self, values: list[Any], index: Any, new: object) -> None:
+    def write_element(self, values: list[Operand], index: Operand, new: object) -> None:
         """A list from outside gets another element in place of a number."""
         if type(index) is not int or id(values) in self.evidence.arguments:
             self.writable(values)
@@ -215,7 +217,7 @@ class Values:
             self.rates.write(values, index)
         self.evidence.effects[id(values), index] = (values, index, new)
 
-    def cell(self, cell: Any) -> Any:
+    def cell(self, cell: Operand) -> Operand:
         """The value of a variable of a closure, or MISSING."""
         if self.is_fresh(cell):
             return cell.cell_contents
@@ -228,7 +230,7 @@ class Values:
         self.rates.see(cell, None, value)
         return value
 
-    def write_cell(self, cell: Any, new: object) -> None:
+    def write_cell(self, cell: Operand, new: object) -> None:
         """A variable of a closure gets a value."""
         if self.is_fresh(cell):
             cell.cell_contents = new
@@ -255,7 +257,7 @@ class Values:
             evidence.attribute(kind, n) is getattr(object, n) for n in ("__hash__", "__eq__")
         )
 
-    def slots(self, values: tuple[Any, ...], *names: str) -> None:
+    def slots(self, values: tuple[Operand, ...], *names: str) -> None:
         """The operators of tensors among the values are called, which are the package's own."""
         for value in values:
             if type(value) in plain.TENSORS:

@@ -172,7 +172,7 @@ def _load(level: cache.Level, kernel: Kernel, target: Target, identity: str) -> 
 
 
 def _store_and_load(library: Library, kernels: dict[str, Kernel], target: Target) -> bool:
-    """Keeps a library; where the cache cannot be written (False) it lives in memory only."""
+    """Stores a library; where the cache cannot be written (False) it lives in memory only."""
     content, symbols, level = library.content, library.symbols, cache.user_level()
     try:
         cache.store(content, symbols)

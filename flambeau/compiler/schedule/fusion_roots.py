@@ -18,6 +18,7 @@ from flambeau.ir.node import Node, topological
 from flambeau.ir.schedule_grammar import BASE, BLOCKS, CAT, COPY, PART, numbered
 from flambeau.ir.size import Size
 from flambeau.prims.record import record_of
+from flambeau.prims.shape import is_reshape
 
 LOAD_COST = 2  # of one element read, in the unit of `Primitive.cost` (an addition is 1)
 EXPENSIVE = 8  # a value of this cost is held in scratch rather than computed twice
@@ -172,7 +173,7 @@ def _divided(value: Node, choices: set[Node], roles: dict[Node, str]) -> list[No
 
 def _merges(value: Node, reshaped: Node) -> bool:
     """Whether a reshape makes one dimension of several."""
-    if reshaped.op != "reshape":
+    if not is_reshape(reshaped):
         return False
     return any(len(first) > 1 for first, _ in reshape_groups(value.shape, reshaped.shape))
 

@@ -30,6 +30,7 @@ from flambeau.ir import size as sizes
 from flambeau.ir.kernel import MAP_CHUNK, REDUCE_BLOCK, REDUCE_CHUNK, Kernel, Pass, RowStores
 from flambeau.ir.node import ITEM_SIZE, Node, topological
 from flambeau.ir.size import Size
+from flambeau.ir.spelling import spelling_of
 
 SYMBOL = "fb_kernel"
 CANONICAL_LANES = 32
@@ -40,7 +41,6 @@ ARGUMENTS = (
 _UNROLLED_COST = 56  # cost of all copies of a loop body up to which a fast loop is worth printing
 _RUN_COST = 128  # likewise of one copy in runs without masks
 _WIDE = frozenset({"i64", "f64", "c64", "u64"})
-_ARITHMETIC = frozenset({"add", "sub", "mul", "div", "neg", "cast"})
 
 
 def choose_lanes(kernel: Kernel, values_vary: Sequence[Node], target: Target) -> Lanes:
@@ -65,9 +65,14 @@ def _splits(kernel: Kernel, values_vary: Sequence[Node]) -> bool:
     ends = {node for node in values_vary if not wide.isdisjoint(node.inputs)}
     return (
         all(node.dtype == "f64" for node in wide)
-        and all(node.op in _ARITHMETIC for node in wide | ends)
+        and all(_is_arithmetic(node) for node in wide | ends)
         and wide.isdisjoint(kernel.roots())
     )
+
+
+def _is_arithmetic(node: Node) -> bool:
+    spelling = spelling_of(node.op)
+    return spelling.is_operator or spelling.converts
 
 
 def _masks_are_wide(values: Sequence[Node]) -> bool:
@@ -77,7 +82,7 @@ def _masks_are_wide(values: Sequence[Node]) -> bool:
         dtype = value.dtype
         if dtype == "bool" and value.inputs and index_difference(value, 1) is None:
             dtype = value.inputs[0].dtype
-        elif value.op != "where" and not value.attribute("masked"):
+        elif not spelling_of(value.op).selects and not value.attribute("masked"):
             continue
         if dtype != "bool":
             wide += 1 if dtype in _WIDE or dtype == "c128" else -1
@@ -546,7 +551,7 @@ class Accumulator:
         scope.add(f"{target} = {combine(self.operation, self.kind, count, target, name)};")
 
     def _arg_tail(self, scope: Scope, value: str, name: str, u: str) -> None:
-        """Inactive lanes keep what they had."""
+        """Inactive lanes stay what they were."""
         position, array = self.position, self.array
         scope.add(f"{self.vector} {name} = {array}[{u}]; {position} {name}at = {array}at[{u}];")
         call = f"fb_{self.operation}_{self.vector}"

@@ -14,9 +14,14 @@ from flambeau.ir import size as sizes
 from flambeau.ir.kernel import LOAD
 from flambeau.ir.node import Node, node, topological
 from flambeau.ir.size import Size
+from flambeau.ir.spelling import spelling_of
 
 EDGES_LIMIT = 6  # more edges leave few vectors between them
-_OPPOSITES = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
+# Opposites of comparisons, and where their results change as left - right grows: at 0, behind it.
+_COMPARISONS = {
+    "lt": ("ge", (0,)), "ge": ("lt", (0,)), "le": ("gt", (1,)), "gt": ("le", (1,)),
+    "eq": ("ne", (0, 1)), "ne": ("eq", (0, 1)),
+}  # fmt: skip
 
 
 def edges_of(comparison: Node) -> list[Size] | None:
@@ -27,11 +32,10 @@ def edges_of(comparison: Node) -> list[Size] | None:
     if split is None or split[0].get("r") not in (1, -1):
         return None
     zero = sizes.mul(-split[0]["r"], split[1])  # where both sides are equal
-    behind = sizes.add(zero, 1)
-    rising = split[0]["r"] == 1
-    if comparison.op in ("eq", "ne"):
-        return [zero, behind]
-    return [zero if (comparison.op in ("lt", "ge")) == rising else behind]
+    _, steps = _COMPARISONS[comparison.op]
+    if split[0]["r"] == -1:
+        steps = tuple([1 - step for step in reversed(steps)])
+    return [sizes.add(zero, step) for step in steps]
 
 
 def find_edges(roots: Iterable[Node]) -> dict[Node, list[Size]]:
@@ -42,7 +46,7 @@ def find_edges(roots: Iterable[Node]) -> dict[Node, list[Size]]:
         if LOAD.matches(value) and value.attribute("masked", False)
     ]
     conditions = topological([load.inputs[-1] for load in masks])
-    compared = {value: edges_of(value) for value in conditions if value.op in _OPPOSITES}
+    compared = {value: edges_of(value) for value in conditions}
     edges = {value: several for value, several in compared.items() if several is not None}
     distinct = {edge for several in edges.values() for edge in several}
     return edges if len(distinct) <= EDGES_LIMIT else {}
@@ -50,15 +54,15 @@ def find_edges(roots: Iterable[Node]) -> dict[Node, list[Size]]:
 
 def opposite(comparison: Node) -> Node | None:
     """The comparison that is true where this one is false; None for other values, and floats."""
-    op = _OPPOSITES.get(comparison.op)
-    if op is None or comparison.inputs[0].dtype[0] == "f":
+    facts = _COMPARISONS.get(comparison.op)
+    if facts is None or comparison.inputs[0].dtype[0] == "f":
         return None
-    return node(op, comparison.inputs, (), "bool")
+    return node(facts[0], comparison.inputs, (), "bool")
 
 
 def conjuncts(mask: Node) -> Sequence[Node]:
     """The conditions that a mask is the conjunction of."""
-    if mask.op == "bitwise_and" and mask.dtype == "bool":
+    if spelling_of(mask.op).conjoins and mask.dtype == "bool":
         return [*conjuncts(mask.inputs[0]), *conjuncts(mask.inputs[1])]
     return [mask]
 
@@ -70,7 +74,7 @@ def sources(value: Node, facts: frozenset[Node] = frozenset()) -> list[Node] | N
         masked = value.attribute("masked", False)
         inside = not masked or facts.issuperset(conjuncts(value.inputs[-1]))
         return [value] if inside and len(value.inputs) == masked else None
-    if value.op != "where":
+    if not spelling_of(value.op).selects:
         return None
     condition, first, second = value.inputs
     left = sources(first, facts | {*conjuncts(condition)})

@@ -142,7 +142,7 @@ class AlongScanPrinter(FormPrinter):
         scope.add(f"{window} = fb_select_{vector}({wins}, {window}, {name});")
 
     def _wins(self, operation: str, kind: str, later: str, earlier: str, equal: bool) -> str:
-        """The mask of what wins over what stands earlier, equals too where `equal`."""
+        """The mask of what wins over what is before it, equals too where `equal`."""
         count, order = self.lanes.count, "g" if operation == "max" else "l"
         mask = f"{signed_kind(kind)}x{count}"
         wins = f"({mask})fb_{order}{'e' if equal else 't'}_x{count}({later}, {earlier})"

@@ -185,7 +185,7 @@ class Speller:
         return f"fb_as_{self.lanes.type(target)}({value})"
 
     def decode(self, memory: str, dtype: str) -> str:
-        """The value that a loaded element (or vector of elements) stands for."""
+        """The value of a loaded element (or vector of elements)."""
         count = self.lanes.count
         if dtype == "bool":
             wide = self._converted(memory, "u8", self.lanes.mask)

@@ -164,7 +164,7 @@ class Values:
     def choice(self, node: Node) -> tuple[list[Node], list[Node]] | None:
         """Conditions and loads of a value that is one of several loads, chosen for whole vectors
         at a time: a choice of pointers."""
-        if node.op != "where" or self.kernel.tiled or not self.levels[node] & ON_R:
+        if not spelling_of(node.op).selects or self.kernel.tiled or not self.levels[node] & ON_R:
             return None
         tree = sources(node)
         if tree is None:
