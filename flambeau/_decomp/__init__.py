@@ -12,6 +12,7 @@ from typing import Any
 import flambeau as torch
 from flambeau.decompositions.tables import core_table, primitive_table
 from flambeau.ir.failure import failure
+from flambeau.runtime import missing
 
 Value = Any  # an argument or a result of an operator
 
@@ -23,22 +24,37 @@ __all__ = [
 
 Table = MutableMapping[Value, Callable[..., Value]]
 
-decomposition_table: Table = primitive_table()
 pre_autograd_decomposition_table: Table = {}
 meta_table: Table = {}
-global_decomposition_table: dict[str, Table] = {
-    "post_autograd": decomposition_table,
-    "pre_autograd": pre_autograd_decomposition_table,
-    "meta": meta_table,
-}
+_tables: dict[str, dict[str, Table]] = {}  # those that are public, once somebody reads them
+
+
+def __getattr__(name: str) -> Value:
+    """`decomposition_table` and `global_decomposition_table`, which list all operators."""
+    if name == "global_decomposition_table":
+        return _all_tables()
+    if name == "decomposition_table":
+        return _all_tables()["post_autograd"]
+    missing.refuse(__name__, name)
+
+
+def _all_tables() -> dict[str, Table]:
+    if "global" not in _tables:
+        tables = {
+            "post_autograd": primitive_table(),
+            "pre_autograd": pre_autograd_decomposition_table,
+            "meta": meta_table,
+        }
+        _tables.setdefault("global", tables)  # another thread may have been here meanwhile
+    return _tables["global"]
 
 
 def _table(kind: str, name: str) -> Table:
-    if kind not in global_decomposition_table:
+    tables = _all_tables()
+    if kind not in tables:
         problem = f"no decompositions of type {kind!r}"
-        hint = f"one of {', '.join(global_decomposition_table)}"
-        raise failure(AssertionError, name, problem, hint)
-    return global_decomposition_table[kind]
+        raise failure(AssertionError, name, problem, f"one of {', '.join(tables)}")
+    return tables[kind]
 
 
 def _named(name: str) -> Value:

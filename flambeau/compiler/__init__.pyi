@@ -30,7 +30,7 @@ from flambeau.compiler import config as config
 from flambeau.utils.compiler_names import cudagraph_mark_step_begin as cudagraph_mark_step_begin
 from flambeau.capture.regions import disable as disable
 from flambeau.utils.compiler_names import get_default_backend as get_default_backend
-from flambeau.capture.regions import is_compiling as is_compiling
+from flambeau.capture.recording import is_compiling as is_compiling
 from flambeau.utils.compiler_names import is_dynamo_compiling as is_dynamo_compiling
 from flambeau.utils.compiler_names import is_exporting as is_exporting
 from flambeau.utils.compiler_names import _keep_all as keep_portable_guards_unsafe

@@ -63,6 +63,12 @@ def _computed(value: Node) -> Node:
     return value
 
 
+def _unmoved(value: Node, free: set[Node]) -> Node:
+    """The value to save for one; an input that is not there later has no result of its own."""
+    computed = _computed(value)
+    return value if computed.is_input and computed not in free else computed
+
+
 def choose_saved(
     frontier: Sequence[Node],
     free: Iterable[Node],
@@ -79,7 +85,7 @@ def choose_saved(
         stored: values that forward writes to memory in any case.
     """
     free = set(free)
-    frontier = list(dict.fromkeys(map(_computed, frontier)))
+    frontier = list(dict.fromkeys(_unmoved(node, free) for node in frontier))
     read = {node for node in frontier if node in stored and _cost(node) > READ_COST}
 
     def cut(again: Callable[[Node], bool]) -> list[Node]:

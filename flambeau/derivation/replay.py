@@ -28,6 +28,7 @@ def replay(
     scalar_nodes: Sequence[Node] = (),
     symbol_values: Mapping[str, Size] | None = None,
     generators: Sequence[int] | None = None,
+    whole: bool = False,
 ) -> list[Operand]:
     """Return the nodes of the graph's outputs on new operands.
 
@@ -39,6 +40,8 @@ def replay(
         symbol_values: sizes that stand for the graph's symbols; those that are the plain size of
             a dimension of an input are read off the operands where not given.
         generators: new generator slot per generator slot; default: the same.
+        whole: the graph is the whole program. Computed sizes that its operands are found to have
+            (`s0//4`) become their symbols; in a part of a program equal values would differ.
 
     Raises:
         ValueError: if an operand's dtype or shape, or a number's dtype, is not what the graph was
@@ -46,7 +49,7 @@ def replay(
     """
     sizes = _Sizes(bind_symbols(graph, tensor_nodes, symbol_values))
     tensor_nodes = _fitted_operands(graph, tensor_nodes, sizes)
-    sizes = sizes.by_equalities()
+    sizes = sizes.by_equalities() if whole else sizes
     order = graph.notes.get("order")
     if order is None:
         order = graph.notes["order"] = graph.nodes()

@@ -109,7 +109,7 @@ def specify_graph(graph: Graph, name: str, call: Call) -> Specification:
     def run(trace: Trace) -> Graph:
         values = dict(zip(integers, trace.arguments[tensors:], strict=False))
         numbers = trace.arguments[tensors + len(integers) :]
-        results = derivation.replay(graph, trace.arguments[:tensors], numbers, values)
+        results = derivation.replay(graph, trace.arguments[:tensors], numbers, values, whole=True)
         outputs = [_replayed_output(trace, r) for r in results]
         return _graph(name, trace, outputs)
 
