@@ -30,6 +30,7 @@ from_python: Callable[..., Any] = _core.tensor_from_python
 shared: Callable[..., Any] = _core.as_tensor
 call_each: Callable[..., list[Any]] = _core.call_each
 autocast_call: Callable[..., Any] = _core.autocast_call
+count_true: Callable[[Any], int | None] = _core.count_true
 
 
 def empty(sizes: Sequence[int], dtype: Any = None, device: Any = None) -> Any:

@@ -378,6 +378,17 @@ bool index_holds(const IndexGuard& guard, const Tensor* input) {
 
 }  // namespace
 
+namespace {
+
+bool mask_holds(const MaskGuard& guard, const Tensor* input) {
+  Tensor view = *input;  // as above
+  view.offset = guard.offset;
+  view.numel = guard.numel;
+  return true_elements(&view) == guard.count;
+}
+
+}  // namespace
+
 bool Explanation::edges_hold(Tensor** tensors) const {
   std::vector<Tensor*> externals;
   for (int32_t source : sources) externals.push_back(input(source, tensors));
@@ -474,6 +485,10 @@ bool Explanation::holds(const Arguments& call, Inputs* inputs) {
   return std::all_of(indices.begin(), indices.end(),
                      [&](const IndexGuard& guard) {
                        return index_holds(guard, input(guard.source, tensors));
+                     }) &&
+         std::all_of(masks.begin(), masks.end(),
+                     [&](const MaskGuard& guard) {
+                       return mask_holds(guard, input(guard.source, tensors));
                      }) &&
          (numbers.steps.empty() || numbers.compute(constants, &inputs->numbers));
 }

@@ -167,6 +167,12 @@ struct IndexGuard {
   IndexRange range;
 };
 
+// A contiguous mask over the memory of an input, and how many elements of it are true.
+struct MaskGuard {
+  int32_t source;
+  int64_t offset, numel, count;
+};
+
 // Memory from outside that the calls write.
 struct WriteGuard {
   int32_t source;   // as of `Explanation::sources`
@@ -256,6 +262,7 @@ struct Explanation {
   std::vector<uint8_t> scalar_is_float;
   std::vector<PyObject*> generators;  // None each: the default one
   std::vector<IndexGuard> indices;
+  std::vector<MaskGuard> masks;
   std::vector<WriteGuard> writes;
   std::vector<const Storage*> constant_storages;       // only compared, like `constant_memory`
   std::unordered_set<const Storage*> constant_memory;  // where `taken` is not empty

@@ -72,14 +72,26 @@ class Builder {
   // Indices are right in every call, or are looked at.
   bool read_indices() {
     for (const LookedAt& looked : r_->looked) {
-      const int32_t id = r_->records[looked.record].operands[looked.slot];
-      int32_t root = id;
-      while (r_->values[root].kind == Value::Alias) root = r_->values[root].source;
+      int32_t id = r_->records[looked.record].operands[looked.slot], root = root_of(id);
+      while (const Record* choice = choice_of(root)) {
+        id = choice->operands[0];  // all its elements are looked at
+        root = root_of(id);
+      }
       if (r_->values[root].kind == Value::External) {
         add_index(looked, id, root);
       } else if (!reads_no_input(root)) {
         return refuse("an index is computed of data") != nullptr;
       }
+    }
+    return true;
+  }
+
+  // Masks whose true elements were counted: inputs, or views of them.
+  bool read_masks() {
+    for (const CountedMask& counted : r_->counted) {
+      int32_t source;
+      if (!source_over(counted.mask.get(), &source)) return false;
+      x_->masks.push_back({source, counted.mask->offset, counted.mask->numel, counted.count});
     }
     return true;
   }
@@ -197,20 +209,35 @@ class Builder {
   }
 
  private:
+  // The one input, and no alias of another one, that has a tensor's memory.
+  bool source_over(const Tensor* t, int32_t* result) const {
+    const auto same = sources_.find(t);
+    if (same != sources_.end()) {
+      *result = same->second;
+      return true;
+    }
+    const int32_t first_alias = x_->arguments + static_cast<int32_t>(x_->taken.size());
+    int count = 0;
+    for (const auto& [input, source] : sources_) {
+      if (source >= first_alias || input->storage != t->storage) continue;
+      *result = source;
+      ++count;
+    }
+    return count == 1 || refuse("a tensor comes from no argument or guard") != nullptr;
+  }
+
   // A tensor without a history over the memory of one input.
   bool add_alias(Tensor* t) {
-    std::vector<int32_t> over;
-    for (const auto& [input, source] : sources_) {
-      if (input->storage == t->storage) over.push_back(source);
-    }
+    int32_t over;
+    if (!source_over(t, &over)) return false;
     const auto* object = reinterpret_cast<const PyObject*>(t);
-    if (over.size() != 1 || t->autograd || Py_TYPE(object) != TensorType || has_items(t->dict) ||
+    if (t->autograd || Py_TYPE(object) != TensorType || has_items(t->dict) ||
         (t->flags & (kLazy | kInference)) != 0 || t->weakrefs) {
       return refuse("a tensor comes from no argument or guard") != nullptr;
     }
     sources_.emplace(t, static_cast<int32_t>(arguments_.size()));
     arguments_.push_back(t);
-    x_->aliases.push_back({over[0],
+    x_->aliases.push_back({over,
                            {-1,
                             t->dtype,
                             t->ndim,
@@ -292,6 +319,21 @@ class Builder {
     return true;
   }
 
+  int32_t root_of(int32_t id) const {
+    while (r_->values[id].kind == Value::Alias) id = r_->values[id].source;
+    return id;
+  }
+  // The call that chose a value's elements from its first operand, by a mask; null: none.
+  const Record* choice_of(int32_t id) const {
+    const Value& v = r_->values[id];
+    if (v.kind != Value::New || r_->states[v.state].written) return nullptr;
+    for (const Record& record : r_->records) {
+      const auto& results = record.results;
+      if (std::find(results.begin(), results.end(), id) == results.end()) continue;
+      return record.instance->plan->name == "_masked_slices" ? &record : nullptr;
+    }
+    return nullptr;
+  }
   void add_index(const LookedAt& looked, int32_t id, int32_t root) {
     const Value& v = r_->values[id];
     const auto ndim = static_cast<int>(v.geometry.size() / 2);
@@ -517,11 +559,12 @@ Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, 
     return {};
   }
   Builder builder(x, active_recorder);
-  const bool fine =
-      x->guards.read(parts) && builder.add_constants(constants) &&
-      builder.add_gradients(gradients) && builder.find_program() && builder.read_indices() &&
-      builder.read_result(result, identical, built, numbers) && builder.read_gradients(gradients) &&
-      builder.read_effects(effects) && builder.read_numbers(numbers) && builder.complete();
+  const bool fine = x->guards.read(parts) && builder.add_constants(constants) &&
+                    builder.add_gradients(gradients) && builder.find_program() &&
+                    builder.read_indices() && builder.read_masks() &&
+                    builder.read_result(result, identical, built, numbers) &&
+                    builder.read_gradients(gradients) && builder.read_effects(effects) &&
+                    builder.read_numbers(numbers) && builder.complete();
   x->pattern.forget_tensors();
   if (!fine) refuse("a value outlives it that is no result");
   if (fine) builder.take_stream();

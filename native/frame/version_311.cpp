@@ -2,9 +2,10 @@
 #include "frame/version.h"
 #include "ref.h"
 
-namespace fb {
-
 #ifdef FB_FRAMES_311
+#include "frame/version_objects.h"
+
+namespace fb {
 
 const uint64_t* dict_watch(PyObject* dict) {
   return &reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
@@ -16,18 +17,7 @@ uint32_t type_version(PyTypeObject* type) {
   return PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG) ? type->tp_version_tag : 0;
 }
 
-PyObject* type_lookup(PyTypeObject* type, PyObject* name) { return _PyType_Lookup(type, name); }
-
-PyObject** dict_slot(PyObject* object) {
-  PyObject** slot = _PyObject_GetDictPtr(object);
-  if (slot && !*slot) {
-    if (!steal(PyObject_GenericGetDict(object, nullptr))) PyErr_Clear();
-  }
-  return slot && *slot ? slot : nullptr;
-}
-
 bool python_traced() { return PyThreadState_Get()->cframe->use_tracing != 0; }
 
-#endif
-
 }  // namespace fb
+#endif

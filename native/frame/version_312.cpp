@@ -5,9 +5,10 @@
 #include "frame/version.h"
 #include "ref.h"
 
-namespace fb {
-
 #ifdef FB_FRAMES_312
+#include "frame/version_objects.h"
+
+namespace fb {
 
 namespace {
 
@@ -92,16 +93,6 @@ uint32_t type_version(PyTypeObject* type) {
   return PyUnstable_Type_AssignVersionTag(type) ? type->tp_version_tag : 0;
 }
 
-PyObject* type_lookup(PyTypeObject* type, PyObject* name) { return _PyType_Lookup(type, name); }
-
-PyObject** dict_slot(PyObject* object) {
-  PyObject** slot = _PyObject_GetDictPtr(object);
-  if (slot && !*slot) {
-    if (!steal(PyObject_GenericGetDict(object, nullptr))) PyErr_Clear();
-  }
-  return slot && *slot ? slot : nullptr;
-}
-
 namespace {
 
 constexpr long kTools = 6;  // of `sys.monitoring`, that programs may register
@@ -141,6 +132,5 @@ bool python_traced() {
   return thread->c_tracefunc || thread->c_profilefunc || monitored();
 }
 
-#endif
-
 }  // namespace fb
+#endif

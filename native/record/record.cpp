@@ -68,6 +68,7 @@ void record_forget(Recorder* r) {
   r->values.clear();
   r->copies.clear();
   r->looked.clear();
+  r->counted.clear();
   r->writes.clear();
   r->state_of.clear();
   r->appended = r->written = r->interrupted = false;
@@ -736,6 +737,9 @@ PyObject* stream_clear(PyObject*, PyObject*) {
 }
 
 PyMethodDef methods[] = {
+    {"count_true", record_count_true, METH_O,
+     "The number of true elements of a mask whose memory can be read while calls are recorded, "
+     "without a flush; None: operators count them."},
     {"record_begin", record_begin, METH_NOARGS, "Starts recording op calls (nests)."},
     {"record_begin_sealed", record_begin_sealed, METH_NOARGS,
      "Starts recording calls among which no code of users runs: memory that others reach is read "

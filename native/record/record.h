@@ -119,6 +119,13 @@ struct LookedAt {
   int32_t slot;
   IndexRange range;
 };
+// A mask whose true elements were counted in a dry run.
+struct CountedMask {
+  Ref<Tensor> mask;
+  int64_t count;
+};
+int64_t true_elements(const Tensor* mask);  // of a contiguous mask in host memory
+PyObject* record_count_true(PyObject*, PyObject* mask);
 
 struct Recorder {
   std::vector<Record> records;
@@ -126,8 +133,9 @@ struct Recorder {
   std::vector<StorageState> states;
   std::vector<Tensor*> externals;  // owned
   std::vector<OutsideCopy> copies;
-  std::vector<LookedAt> looked;  // in a dry run
-  std::vector<Storage*> writes;  // in a dry run: memory from outside, once per write, borrowed
+  std::vector<LookedAt> looked;      // in a dry run
+  std::vector<CountedMask> counted;  // as well
+  std::vector<Storage*> writes;      // in a dry run: memory from outside, once per write, borrowed
   std::unordered_map<Storage*, int32_t> state_of;
   uint32_t epoch = 0;
   int depth = 0;

@@ -7,7 +7,10 @@
 //   known to be right. For other computed indices the stream runs first.
 // - A call that nothing but its run can judge (`Certainty::Unknown`) runs at once.
 #include <algorithm>
+#include <bit>
+#include <cstring>
 
+#include "call/override.h"
 #include "record/record.h"
 
 namespace fb {
@@ -245,6 +248,32 @@ bool record_note_indices(Recorder* r, const Instance* instance, const Call& call
     r->looked.push_back({r->records.size(), check.slot, range});
   }
   return true;
+}
+
+int64_t true_elements(const Tensor* mask) {
+  const auto* flags = reinterpret_cast<const uint8_t*>(mask->data());
+  constexpr uint64_t kLow = 0x7f7f7f7f7f7f7f7f;
+  int64_t count = 0, i = 0;
+  for (; i + 8 <= mask->numel; i += 8) {
+    uint64_t eight;
+    std::memcpy(&eight, flags + i, sizeof eight);
+    count += std::popcount((((eight & kLow) + kLow) | eight) & ~kLow);  // a bit of each true one
+  }
+  for (; i < mask->numel; ++i) count += flags[i] != 0;
+  return count;
+}
+
+PyObject* record_count_true(PyObject*, PyObject* object) {
+  Recorder* r = active_recorder;
+  if (!r || r->symbolic || interceptors || !is_exact_tensor(object)) Py_RETURN_NONE;
+  Tensor* t = tensor_of(object);
+  if (t->dtype != DType::Bool || !on_host(t->device) || !(t->flags & kContiguous) ||
+      (t->flags & kLazy) || t->storage->writer || !readable(r, t)) {
+    Py_RETURN_NONE;
+  }
+  const int64_t count = true_elements(t);
+  if (r->learning) r->counted.push_back({share(t), count});
+  return PyLong_FromLongLong(count);
 }
 
 bool indices_inside(const Tensor* t, const IndexRange& range) { return all_inside(t, range); }

@@ -1,4 +1,4 @@
-"""Tier 2 and parts of training programs: steps of an optimizer, gradients of gradients.
+"""Tier 2 and parts of training programs: steps of an optimizer, gradients of gradients, masks.
 
 A part reads what calls outside of it left: gradients, which are other tensors in each call. Each
 part runs on a model and on a copy of it, compiled and plain, and both are compared bit by bit.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -256,14 +257,215 @@ def test_gradients_of_gradients(make: Callable[[Any], Any]) -> None:
     assert compiled._hits > 4, compiled._reason
 
 
+# ------------------------------------------------------------------ masks
+
+
+def test_masks_from_outside() -> None:
+    mask = torch.tensor([True, False, True, True])
+    labels = torch.tensor([1, 2, 0, 1])
+
+    def function(x: Any) -> Any:
+        return (
+            (x * 2)[mask] + labels[mask][:, None],
+            x.masked_select(x.detach() == x),
+            mask.nonzero(),
+        )
+
+    torch._dynamo.utils.counters.clear()
+    compiled: Any = torch.compile(lambda x: ((x * 2)[mask] + labels[mask][:, None], mask.nonzero()))
+    plain = compiled._function
+    for number in range(8):
+        x = torch.randn(4, 3) + number
+        assert all(map(same_bits, compiled(x), plain(x)))
+    assert compiled._hits > 2, compiled._reason
+    hits = compiled._hits
+    mask[1] = True  # more elements
+    assert all(map(same_bits, compiled(x), plain(x))) and compiled._hits == hits
+    mask[0] = False  # as many as before, at other places
+    assert all(map(same_bits, compiled(x), plain(x))) and compiled._hits == hits + 1
+    assert torch.compiler.explain(compiled, x).plans == 1
+    assert all(map(same_bits, torch.compile(function)(x), function(x)))
+
+
+def test_masks_among_the_arguments() -> None:
+    def function(x: Any, mask: Any) -> Any:
+        return x[mask] * 2, x.masked_select(mask)
+
+    compiled: Any = torch.compile(function)
+    for number in range(24):
+        torch.manual_seed(number)
+        x, mask = torch.randn(6), torch.rand(6) < 0.5
+        assert all(map(same_bits, compiled(x, mask), function(x, mask)))
+    for mask in (torch.ones(6, dtype=torch.bool), torch.zeros(12, dtype=torch.bool)[::2]):
+        for _ in range(6):
+            assert all(map(same_bits, compiled(x, mask), function(x, mask)))
+    assert compiled._hits > 4
+
+
+def test_a_mask_that_the_call_writes() -> None:
+    def function(x: Any, mask: Any) -> Any:
+        mask[0] = False
+        return x[mask] * 2
+
+    compiled: Any = torch.compile(function)
+    for number in range(10):
+        x, masks = torch.randn(4) + number, [torch.ones(4, dtype=torch.bool) for _ in range(2)]
+        assert same_bits(compiled(x, masks[0]), function(x, masks[1]))
+        assert same_bits(masks[0], masks[1])
+
+
+def in_thread(function: Callable[[], Any]) -> None:
+    thread = threading.Thread(target=function)
+    thread.start()
+    thread.join()
+
+
+def flip(mask: Any, place: int) -> Any:
+    """The mask, with one element changed in place."""
+    mask[place % mask.numel()].logical_not_()
+    return mask
+
+
+def flip_by_numpy(mask: Any, place: int) -> Any:
+    """The same through NumPy's view of the memory."""
+    array = mask.numpy()
+    array[place % array.size] ^= True
+    return mask
+
+
+def flip_in_thread(mask: Any, place: int) -> Any:
+    """The same on another thread."""
+    in_thread(lambda: flip(mask, place))
+    return mask
+
+
+CHANGES: dict[str, Callable[[Any, int], Any]] = {
+    "in place": flip,
+    "by NumPy": flip_by_numpy,
+    "in a thread": flip_in_thread,
+    "other elements": lambda mask, number: torch.arange(6) % 3 == number % 3,
+    "other count": lambda mask, number: torch.arange(6) < number % 7,
+    "other view": lambda mask, number: (torch.arange(24) % 5 < 2)[number : number + 6],
+    "strided": lambda mask, number: (torch.arange(12) < number % 5)[:: 1 + number % 2][:6],
+    "numbers": lambda mask, number: torch.arange(6) * (number % 2),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("argument", [False, True])
+def test_masks_that_change_between_calls(argument: bool, change: str) -> None:
+    state = {"mask": torch.tensor([True, False, True, True, False, True])}
+
+    def function(x: Any, mask: Any = None) -> Any:
+        mask = state["mask"] if mask is None else mask
+        if mask.dtype != torch.bool:
+            return mask.nonzero(), x[mask.nonzero()[:, 0]].exp()
+        return (x * 3)[mask].exp(), x[:, 0].masked_select(mask), mask.nonzero(), mask.sum()
+
+    compiled: Any = torch.compile(function)
+    for number in range(18):
+        if number % 3 == 2:
+            state["mask"] = CHANGES[change](state["mask"], number)
+        results, gradients = [], []
+        for run in (compiled, function):
+            x = torch.arange(18.0).view(6, 3).sin().requires_grad_()
+            results.append(run(x, state["mask"]) if argument else run(x))
+            results[-1][1].square().sum().backward()
+            gradients.append(x.grad)
+        assert all(map(same_bits, *results)) and same_bits(*gradients)
+
+
+def test_masks_of_a_call_itself() -> None:
+    def function(x: Any, mask: Any) -> Any:
+        first = x[mask]
+        mask.logical_not_()
+        positive = x[x > 0]
+        both = x[mask & (x > 0)]
+        return first, positive, both, x[mask], mask.nonzero()
+
+    compiled: Any = torch.compile(function)
+    for number in range(12):
+        torch.manual_seed(number)
+        x, masks = torch.randn(9), [torch.arange(9) % 4 < number % 4 for _ in range(2)]
+        assert all(map(same_bits, compiled(x, masks[0]), function(x, masks[1])))
+        assert same_bits(*masks)
+
+
+@pytest.mark.parametrize("change", ["by NumPy", "in place"])
+def test_masks_that_change_during_a_call(change: str) -> None:
+    def function(x: Any, mask: Any) -> Any:
+        first = x[mask] * 2
+        for place in range(3):
+            CHANGES[change](mask, place)
+        second = x[mask]
+        return first, second, mask.nonzero()
+
+    compiled: Any = torch.compile(function)
+    for number in range(10):
+        x = torch.arange(6.0) + number
+        masks = [torch.arange(6) % 4 == number % 4 for _ in range(2)]
+        assert all(map(same_bits, compiled(x, masks[0]), function(x, masks[1])))
+        assert same_bits(*masks)
+
+
+def test_indices_that_a_mask_chooses() -> None:
+    mask, labels = torch.arange(6) % 3 > 0, torch.tensor([0, 2, 1, 1, 0, 2])
+
+    def function(logits: Any) -> Any:
+        return nn.functional.cross_entropy(logits[mask], labels[mask])
+
+    compiled: Any = torch.compile(function)
+    for number in range(12):
+        torch.manual_seed(number)
+        if number % 5 == 4:
+            mask[number % 6].logical_not_()
+            labels[number % 6] = number % 3
+        logits = torch.randn(6, 3)
+        assert same_bits(compiled(logits), function(logits))
+    assert compiled._hits > 2, compiled._reason
+    mask[0] = False
+    labels[0] = 7  # out of range, and not chosen
+    assert same_bits(compiled(logits), function(logits))
+    mask[0] = True
+    for run in (function, compiled):
+        with pytest.raises(IndexError, match="7"):
+            run(logits)
+
+
+def test_masks_on_several_threads() -> None:
+    def function(x: Any, mask: Any) -> Any:
+        return (x * 2)[mask].exp(), mask.nonzero()
+
+    compiled: Any = torch.compile(function)
+    wrong: list[int] = []
+
+    def calls(shift: int) -> None:
+        for number in range(40):
+            x, mask = torch.arange(8.0) + number, torch.arange(8) % 5 < (number + shift) % 4
+            if not all(map(same_bits, compiled(x, mask), function(x, mask))):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=calls, args=(shift,)) for shift in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
 # ------------------------------------------------------------------ memory of inputs
 
 
 def test_detached_inputs() -> None:
+    def function(x: Any) -> Any:
+        return x.detach().clone() + x.detach()
+
     compiled: Any = torch.compile(lambda x: x.detach() * 2)
+    both: Any = torch.compile(function)
     for number in range(8):
         x = torch.full((3,), float(number), requires_grad=True)
         assert same_bits(compiled(x), x.detach() * 2) and not compiled(x).requires_grad
+        assert same_bits(both(x), function(x))
     assert compiled._hits > 2, compiled._reason
 
 

@@ -417,6 +417,12 @@ def _overrides(machine: Machine, values: object) -> bool:
     return False
 
 
+def _count_true(machine: Machine, mask: object) -> Any:
+    """Of a mask from outside; the core compares the number in each call."""
+    machine.touch(mask)
+    return machine.native(_core.count_true, mask)
+
+
 def _call_each(
     machine: Machine, function: object, count: int, columns: Any, names: tuple[str, ...]
 ) -> Any:
@@ -591,6 +597,7 @@ _SPECIAL: dict[Any, Callable[..., object]] = {
     id: _id,
     _core.run_backward: _backward,
     _core.has_torch_function: _overrides,
+    _core.count_true: _count_true,
     _core.call_each: _call_each,
     _core.profile_enter: _range,
     _core.profile_exit: _ignore,

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau import prims
+from flambeau.core import tensors
 from flambeau.ir.environment import hint, less
 from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
@@ -105,7 +106,9 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
 def _coordinates(x: Any) -> Any:
     """Index vectors of the elements that are not zero, shape (ndim, count)."""
     refuse_meta("nonzero", x)
-    total = int(_count(x).item()) if x.numel() else 0
+    total = tensors.count_true(x)
+    if total is None:
+        total = int(_count(x).item()) if x.numel() else 0
     if total == 0 or x.ndim == 0:
         return x.new_zeros((x.ndim, total), dtype=object_of("i64"))
     return _nonzero(x, total)
@@ -208,7 +211,9 @@ def masked_select(input: Any, mask: Any, *, out: Any = None) -> Any:
     if input.is_nested:
         return type(input).masked_select(input, mask, out=out)
     refuse_meta("masked_select", input)
-    total = int(_count_mask(input.detach(), mask).item())
+    total = tensors.count_true(mask) if mask.shape == input.shape else None
+    if total is None:
+        total = int(_count_mask(input.detach(), mask).item())
     return _masked_select(input, mask, total, out=out)
 
 
@@ -222,7 +227,9 @@ def _masked_slices(self: Tensor, mask: Tensor, total: SymInt) -> Tensor:
 def masked_slices(self: Any, mask: Any) -> Any:
     """`self[mask]` for a mask of the leading dimensions."""
     refuse_meta("index", mask, "nonzero")
-    total = int(_count.native(mask).item()) if mask.numel() else 0
+    total = tensors.count_true(mask)
+    if total is None:
+        total = int(_count.native(mask).item()) if mask.numel() else 0
     return _masked_slices.native(self, mask, total)
 
 
