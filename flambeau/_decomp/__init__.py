@@ -40,7 +40,7 @@ def __getattr__(name: str) -> Value:
 
 def _all_tables() -> dict[str, Table]:
     if "global" not in _tables:
-        tables = {
+        tables: dict[str, Table] = {
             "post_autograd": primitive_table(),
             "pre_autograd": pre_autograd_decomposition_table,
             "meta": meta_table,

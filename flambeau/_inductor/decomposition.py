@@ -11,8 +11,11 @@ from collections.abc import Callable, MutableMapping
 
 from flambeau import _decomp
 from flambeau.fx.experimental._operator_trace import Value
+from flambeau.runtime import missing
 
-__all__ = ["decompositions", "register_decomposition", "select_decomp_table"]
+__all__ = [  # noqa: F822 - of `__getattr__`
+    "decompositions", "register_decomposition", "select_decomp_table",
+]  # fmt: skip
 
 Table = MutableMapping[Value, Callable[..., Value]]
 
@@ -21,8 +24,14 @@ _LEFT = """baddbmm clamp_max clamp_min embedding_dense_backward glu index_add se
 slice_scatter split squeeze sum unbind _scaled_dot_product_flash_attention_for_cpu
 _scaled_dot_product_flash_attention_for_cpu_backward""".split()
 
-decompositions: Table = _decomp.core_aten_decompositions()
-_decomp.remove_decompositions(decompositions, [f"aten::{name}" for name in _LEFT])
+_tables: dict[str, Table] = {}  # the one that is public, once somebody reads it
+
+
+def __getattr__(name: str) -> Value:
+    """`decompositions`, which lists all operators."""
+    if name == "decompositions":
+        return select_decomp_table()
+    missing.refuse(__name__, name)
 
 
 def register_decomposition(
@@ -33,9 +42,13 @@ def register_decomposition(
     Args:
         ops: an overload, all overloads of a name (`torch.ops.aten.silu`), or a list of them.
     """
-    return _decomp.register_decomposition(ops, decompositions)
+    return _decomp.register_decomposition(ops, select_decomp_table())
 
 
 def select_decomp_table() -> Table:
     """The table that graphs are traced with."""
-    return decompositions
+    if "public" not in _tables:
+        table = _decomp.core_aten_decompositions()
+        _decomp.remove_decompositions(table, [f"aten::{name}" for name in _LEFT])
+        _tables.setdefault("public", table)  # another thread may have been here meanwhile
+    return _tables["public"]

@@ -418,7 +418,7 @@ def _overrides(machine: Machine, values: object) -> bool:
 
 
 def _count_true(machine: Machine, mask: object) -> Any:
-    """Of a mask from outside; the core compares the number in each call."""
+    """The true elements of a mask from outside; the core compares the number in each call."""
     machine.touch(mask)
     return machine.native(_core.count_true, mask)
 

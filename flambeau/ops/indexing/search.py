@@ -106,8 +106,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
 def _coordinates(x: Any) -> Any:
     """Index vectors of the elements that are not zero, shape (ndim, count)."""
     refuse_meta("nonzero", x)
-    total = tensors.count_true(x)
-    if total is None:
+    if (total := tensors.count_true(x)) is None:
         total = int(_count(x).item()) if x.numel() else 0
     if total == 0 or x.ndim == 0:
         return x.new_zeros((x.ndim, total), dtype=object_of("i64"))
@@ -227,8 +226,7 @@ def _masked_slices(self: Tensor, mask: Tensor, total: SymInt) -> Tensor:
 def masked_slices(self: Any, mask: Any) -> Any:
     """`self[mask]` for a mask of the leading dimensions."""
     refuse_meta("index", mask, "nonzero")
-    total = tensors.count_true(mask)
-    if total is None:
+    if (total := tensors.count_true(mask)) is None:
         total = int(_count.native(mask).item()) if mask.numel() else 0
     return _masked_slices.native(self, mask, total)
 

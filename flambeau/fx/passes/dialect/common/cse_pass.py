@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import flambeau as torch
+from flambeau.decompositions import listed  # noqa: F401 - which operators below are found in
 from flambeau.fx.graph import Graph
 from flambeau.fx.graph_module import GraphModule
 from flambeau.fx.node import Node
 from flambeau.fx.passes.infra.pass_base import PassBase, PassResult
+from flambeau.library import aten_schemas, script_operators  # noqa: F401 - as `listed`
 from flambeau.utils import _pytree as pytree
 
 _RANDOM = (
