@@ -24,7 +24,7 @@ HOMES = ("ops.aten", "torch", "nn.functional", "linalg", "fft", "special")
 _WRAPPED_NUMBERS = frozenset({"add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_"})
 
 # Names that Python looks up in modules.
-_MODULE = {*"__path__ __wrapped__ __module__ __all__ __file__ __version__ __warningregistry__".split()}
+_MODULE = frozenset("__path__ __wrapped__ __module__ __all__ __file__ __warningregistry__".split())
 
 # Methods of tensors whose names are also those of other functions in `nn.functional`.
 _METHODS = frozenset({"unfold"})
