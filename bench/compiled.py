@@ -14,6 +14,7 @@ from typing import Any
 
 from bench.compiled_programs import PROGRAMS
 from bench.kinds import KINDS, Step, Suite, command
+from bench.small_models import Loss
 
 
 def steps(framework: str, name: str, mode: str) -> dict[str, Step]:
@@ -22,10 +23,8 @@ def steps(framework: str, name: str, mode: str) -> dict[str, Step]:
     return {kind: _step(t, name, mode, kind) for kind in KINDS}
 
 
-def _step(t: Any, name: str, mode: str, kind: str) -> Step:
-    t.manual_seed(0)
-    model, loss_of = PROGRAMS[name](t)
-    optimizer = t.optim.Adam(model.parameters(), lr=1e-4)
+def calls_of(t: Any, loss_of: Loss, optimizer: Any) -> tuple[Loss, Loss]:
+    """A training step, and the loss without gradients; both return a tensor."""
 
     def train() -> Any:
         loss = loss_of()
@@ -38,6 +37,15 @@ def _step(t: Any, name: str, mode: str, kind: str) -> Step:
         with t.no_grad():
             return loss_of()
 
+    return train, infer
+
+
+def _step(t: Any, name: str, mode: str, kind: str) -> Step:
+    t.manual_seed(0)
+    model, loss_of = PROGRAMS[name](t)
+    optimizer = t.optim.Adam(model.parameters(), lr=1e-4)
+
+    train, infer = calls_of(t, loss_of, optimizer)
     model.train(mode == "training")
     step = train if mode == "training" else infer
     call = t.compile(step) if kind == "compiled" else step

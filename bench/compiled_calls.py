@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from bench.compiled import calls_of
 from bench.compiled_own import parts_of
 from bench.compiled_programs import PROGRAMS
 from bench.harness import Row, block, calls_for, compare, publish
@@ -82,17 +83,7 @@ def _call(torch: Any, name: str, kind: str) -> Step:
     model, loss_of = PROGRAMS["transformer"](torch)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
 
-    def train() -> Any:
-        loss = loss_of()
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss.detach()
-
-    def infer() -> Any:
-        with torch.no_grad():
-            return loss_of()
-
+    train, infer = calls_of(torch, loss_of, optimizer)
     if name == "AdamW step alone":
         loss_of().backward()
     call = {"forward": infer, "AdamW training step": train}.get(name, optimizer.step)
