@@ -78,6 +78,7 @@ def test_strides_of_volumes(call):
     assert results[1].stride() == results[0].stride()
 
 
+ONEDNN_BFLOAT16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
 ONEDNN_HALVES = torch.ops.mkldnn._is_mkldnn_fp16_supported()
 
 
@@ -100,5 +101,7 @@ def test_strides_of_convolutions(dtype, count):
         outputs = [call(image, w) for call in calls]
         if package is torch and dtype == "float16" and count == 3 and ONEDNN_HALVES:
             outputs = [y.contiguous() for y in outputs]  # as on processors without such kernels
+        if package is torch and dtype == "bfloat16" and count == 3 and not ONEDNN_BFLOAT16:
+            outputs = [y.contiguous(memory_format=last) for y in outputs]  # as where there are some
         results.append([y.stride() for y in outputs])
     assert results[1] == results[0]
