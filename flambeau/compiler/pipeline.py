@@ -31,8 +31,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from flambeau.compiler import debug, passes, targets, tiers
-from flambeau.compiler.equal_layers import Shortened, shortened
+from flambeau.compiler.equal_layers import NotEqualError, Shortened, shortened
 from flambeau.compiler.execution import build_execution
+from flambeau.compiler.repeated_launches import Extension
 from flambeau.compiler.schedule import (
     Analysis,
     Cluster,
@@ -110,9 +111,12 @@ class State:
 
 
 def _simplify(state: State) -> None:
+    state.graph = simplify(state.program)
     if state.searched and state.choose is None and not passes.registered():
-        state.short = shortened(state.program)
-    state.graph = simplify(state.program if state.short is None else state.short.graph)
+        state.short = shortened(state.graph)
+        if state.short is not None:
+            state.graph = state.short.graph
+            return
     changed = passes.before_fusion(state.graph)
     if changed is not state.graph:
         state.graph = simplify(changed)
@@ -167,12 +171,21 @@ def _repeat(state: State) -> None:
     the program is planned as a whole."""
     if state.short is None:
         return
-    schedule = state.short.extended(state.schedule)
-    later = None if state.later is None else state.short.extended(state.later)
-    if schedule is None or (later is None) != (state.later is None):
+    try:
+        _extend(state, state.short)
+    except NotEqualError:
         state.short, state.searched = None, False
-        raise _PlanWholeError
-    state.schedule, state.later = schedule, later
+        raise _PlanWholeError from None
+
+
+def _extend(state: State, short: Shortened) -> None:
+    """The schedules of all layers in place of those of few."""
+    model = state.schedule if state.later is None else state.later
+    extension = Extension(short, state.prepared, state.clusters, model)
+    if state.later is None:
+        state.schedule = extension.schedule
+    else:
+        state.schedule, state.later = extension.of(state.schedule), extension.schedule
 
 
 class _PlanWholeError(Exception):

@@ -148,6 +148,16 @@ class Repetition:
         period, offset = divmod(position - run.start, run.period)
         return Located(number, offset, direction.sign * period + direction.base)
 
+    def coordinates(self) -> list[int | None]:
+        """The coordinate of each item; None: it is in no tied run."""
+        coordinates: list[int | None] = [None] * len(self._numbers)
+        for number, (sign, base) in self.directions.items():
+            run = self.runs[number]
+            for period in range(run.periods):
+                start = run.start + period * run.period
+                coordinates[start : start + run.period] = [sign * period + base] * run.period
+        return coordinates
+
     def position(self, run: int, offset: int, coordinate: int) -> int | None:
         """The item of a run at a place of the period of a coordinate; None: there is none."""
         direction, items = self.directions[run], self.runs[run]

@@ -49,8 +49,10 @@ def split(schedule: Schedule) -> Schedule:
     A launch that no prebuilt kernel can replace stays as it is.
     """
     buffers = list(schedule.buffers)
-    launches = [new for launch in schedule.launches for new in _launches(launch, buffers)]
-    return Schedule(launches, with_lifetimes(buffers, launches), schedule.written)
+    parts = [_launches(launch, buffers) for launch in schedule.launches]
+    launches = [launch for part in parts for launch in part]
+    origins = [number for number, part in enumerate(parts) for _ in part]
+    return Schedule(launches, with_lifetimes(buffers, launches), schedule.written, origins)
 
 
 def _launches(launch: Launch, buffers: list[Buffer]) -> list[Launch]:

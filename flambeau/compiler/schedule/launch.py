@@ -100,11 +100,15 @@ class Schedule:
         launches: in order.
         buffers: the memory that they use.
         written: slots of inputs that they write.
+        origins: per launch the number of the cluster, or launch, that it was made from.
+        memories: the values that buffers belong to; empty: they were dropped.
     """
 
     launches: list[Launch] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
     written: tuple[int, ...] = ()
+    origins: list[int] = field(default_factory=list)
+    memories: list[Memory] = field(default_factory=list)
 
     def text(self) -> str:
         """The schedule for people: one block per launch, equal kernels printed once."""
@@ -185,6 +189,8 @@ class _Launcher:
         if conflicts:
             raise InPlaceConflict(conflicts)
         self.result.launches = [launch for _, launch in steps]
+        self.result.origins = [cluster.number for cluster, _ in steps]
+        self.result.memories = list(self._buffers)
         _group(steps)
         self.result.buffers = with_lifetimes(self.result.buffers, self.result.launches)
         return self.result

@@ -50,9 +50,15 @@ class Destination:
 
 @dataclass
 class Prepared:
-    """A graph ready for clustering: what is written where."""
+    """A graph ready for clustering.
+
+    Attributes:
+        destinations: what is written where.
+        origins: of values that took the place of others, the first of these.
+    """
 
     destinations: dict[Node, list[Destination]] = field(default_factory=dict)
+    origins: dict[Node, Node] = field(default_factory=dict)
 
     def text(self) -> str:
         """Every value, and what is written where."""
@@ -164,6 +170,8 @@ class _Rewriting:
                 self.users.setdefault(operand, []).append(value)
         for value in nodes:
             self.new[value] = fresh = self._rewrite(value)
+            if fresh is not value:
+                self.prepared.origins.setdefault(fresh, value)
             targets = self.by_node.get(value)
             if targets:
                 self._place(fresh, targets)
