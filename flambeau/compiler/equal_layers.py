@@ -18,18 +18,18 @@ from typing import Any, NamedTuple
 
 from flambeau.compiler.repetition import Repetition
 from flambeau.ir.node import Graph, GraphOutput, Node, node
+from flambeau.prims.record import record_of
 
 LEAST = 6  # layers that a program has at least to be searched for them
 REMAINING = 4  # uniform layers that are left
 WORTH = 2  # layers that are left out at least
 SMALL = 300  # programs of fewer values are planned as they are
 _NUMBERED = frozenset({"slot", "sequence"})  # attributes that number what layers have of their own
-_NUMBERED_OPS = frozenset({"input", "scalar", "random"})  # with such attributes
 
 
 def constants_of(value: Node) -> tuple[tuple[str, Hashable], ...]:
     """The attributes of a value that equal layers have in common."""
-    if value.op in _NUMBERED_OPS:
+    if value.is_input or value.is_scalar or record_of(value).kind == "random":
         return tuple([pair for pair in value.attributes if pair[0] not in _NUMBERED])
     return value.attributes
 
@@ -168,7 +168,7 @@ class Shortened:
         return list(reads)
 
     def _moved(self, read: int, late: bool) -> int:
-        """What a uniform item of the short program reads in place of an item of a layer."""
+        """The item that a uniform one of the short program reads in place of another of a layer."""
         owner = self._repetition.locate(read)
         assert owner is not None
         coordinate = owner.coordinate - (self.removed if late else 0)

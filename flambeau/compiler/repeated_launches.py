@@ -146,7 +146,7 @@ class _Values:
 
     @staticmethod
     def _operands(value: Node) -> list[Node]:
-        """What a value is computed from, or stands for."""
+        """The values that one is computed from, or stands for."""
         return [*value.inputs, *(x for _, x in value.attributes if isinstance(x, Node))]
 
     @staticmethod
@@ -387,7 +387,7 @@ class Extension:
     # ------------------------------------------------------------------ proofs
 
     def _uses(self, order: Sequence[tuple[int, int]]) -> dict[Identity, list[_Use]]:
-        """Which launches use each piece of memory, in order.
+        """The launches that use each piece of memory, in order.
 
         Args:
             order: numbers of launches of the short schedule, and how many layers further they are.
