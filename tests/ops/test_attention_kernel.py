@@ -375,3 +375,16 @@ def test_what_is_not_seen_may_be_anything(dtype):
     equal(attention(q, odd_k, odd_v, mask).float().numpy(), clean)
     few = attention(q[:, :, 5:7], odd_k, odd_v, mask[5:7]).float().numpy()
     equal(few, clean[:, :, 5:7])
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("keys", [3, 8, 9, 200])
+def test_few_queries_have_the_bits_of_many(keys, dtype):
+    """Queries of a vector, of a panel, and of tiles."""
+    q, k, v = (torch.from_numpy(x) for x in operands(2, 3, 3, 40, keys, 16, 24, dtype))
+    mask = torch.from_numpy(draw(40, keys, seed=7, dtype=dtype))
+    expected, masked = attention(q, k, v).numpy(), attention(q, k, v, mask).numpy()
+    for rows in (1, 2, 5, 7, 8, 9, 15, 16, 17):
+        few = q[:, :, 3 : 3 + rows]
+        equal(attention(few, k, v).numpy(), expected[:, :, 3 : 3 + rows])
+        equal(attention(few, k, v, mask[3 : 3 + rows]).numpy(), masked[:, :, 3 : 3 + rows])

@@ -166,9 +166,10 @@ def _convolution(call: _Call, buffers: list[Buffer]) -> list[Launch]:
 
 
 def _attention(call: _Call, buffers: list[Buffer]) -> list[Launch]:
-    """Masks become numbers to add; where there is none, a size argument says so."""
+    """Masks become numbers to add; where there is none, a size argument says so. Chunks are those
+    of the general tiles, or of one vector of queries, which is a chunk in any tiles."""
     settings: AttentionSettings = call.settings
-    if settings.tiles != call.general.tiles:
+    if settings.tiles != call.general.tiles and settings.vectors != 1:
         return [call.launch]
     if not settings.mask:
         absent = {"masked": 0, "mask": (0, 0, 0, 0)}

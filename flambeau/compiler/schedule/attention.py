@@ -23,6 +23,7 @@ from flambeau.compiler.templates.attention import (
     TILES,
     AttentionSettings,
 )
+from flambeau.compiler.templates.tile import VECTORS
 from flambeau.ir.geometry import Shape
 from flambeau.ir.node import Node, node
 from flambeau.ir.size import Size, ceildiv, floordiv, maximum, minimum, mul, prod, sub
@@ -33,6 +34,7 @@ OPERANDS = {
     "attention": ("query", "key", "value"),
     "attention_backward": ("grad", "query", "key", "value", "out", "top", "sum"),
 }  # then mask and states, if any
+SHORT = 8  # keys: of so few, those of few queries are computed as a vector of queries
 MOST_CORES = 16  # so many heads are chunks of their own on any number of cores
 
 
@@ -169,24 +171,34 @@ class _Problem:
 
 
 def attention(values: list[Node], reads: Reads, choice: str = "default") -> list[RoutineCall]:
-    """The launches of attention, forward: one for many queries, or two for few, by the sizes;
-    `choice` names one of `FORWARD`."""
+    """The launches of attention, forward: one for many queries, one for a vector of them, or two
+    for few, by the sizes; `choice` names one of `FORWARD`."""
     problem, blocking = _Problem(values, reads), FORWARD[choice]
     if problem.dropout:
         return [_many(problem, blocking.tiles)]
     few: Size = 0
     if blocking.segments:
-        few = minimum(1, floordiv(problem.tile.rows, maximum(problem.rows, 1)))
-    calls = [_many(problem, blocking.tiles), *_few(problem, few)]
-    for call, factor in zip(calls, (sub(1, few), few, few)):
+        few = mul(_at_most(problem.rows, problem.tile.rows), sub(1, _at_most(problem.keys, SHORT)))
+    narrow = mul(_at_most(problem.rows, problem.tile.lanes), sub(1, few))
+    calls = [
+        _many(problem, blocking.tiles),
+        _many(problem, 1, vectors=1),
+        *_few(problem, few),
+    ]
+    for call, factor in zip(calls, (sub(sub(1, few), narrow), narrow, few, few)):
         call.chunks = mul(factor, call.chunks)
     return [call for call in calls if call.chunks != 0] or calls[:1]
 
 
-def _many(problem: _Problem, tiles: int) -> RoutineCall:
-    settings = replace(problem.settings, tiles=tiles)
+def _at_most(size: Size, limit: int) -> Size:
+    """1 where a size is at most a limit, else 0."""
+    return minimum(1, floordiv(limit, maximum(size, 1)))
+
+
+def _many(problem: _Problem, tiles: int, vectors: int = VECTORS) -> RoutineCall:
+    settings = replace(problem.settings, tiles=tiles, vectors=vectors)
     call = problem.launch("attention", {"wanted": problem.statistics}, settings)
-    blocks = ceildiv(problem.rows, tiles * problem.tile.columns)
+    blocks = ceildiv(problem.rows, tiles * settings.tile(targets.current()).columns)
     call.chunks = prod((problem.batch, problem.key_heads, blocks))
     return call
 

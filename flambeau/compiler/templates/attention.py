@@ -18,7 +18,7 @@ from flambeau.compiler.templates.interface import (
     SizeArgument,
     Template,
 )
-from flambeau.compiler.templates.tile import Tile
+from flambeau.compiler.templates.tile import VECTORS, Tile
 from flambeau.ir.size import Size, ceildiv, mul, symbol
 
 KEYS = 128  # keys of a block: canonical
@@ -44,12 +44,14 @@ class AttentionSettings(Settings):
         mask: dtype of the mask, which a call may lack; "": there is none.
         tiles: tiles of queries that share a packed block of keys.
         dropout: rows from one saved state of the generator to the next; 0: no weights are dropped.
+        vectors: of the queries of a tile: one where they are few.
     """
 
     dtype: str
     mask: str
     tiles: int = TILES
     dropout: int = 0
+    vectors: int = VECTORS
 
     @property
     def kind(self) -> str:
@@ -58,7 +60,7 @@ class AttentionSettings(Settings):
 
     def tile(self, target: Target) -> Tile:
         """The tile of the micro-kernels."""
-        return Tile.of(self.kind, target)
+        return Tile.of(self.kind, target, vectors=self.vectors)
 
     @property
     def scalars(self) -> tuple[tuple[str, str], ...]:
@@ -250,12 +252,13 @@ def _samples(name: str) -> Iterator[AttentionSettings]:
                 yield AttentionSettings(dtype, mask, dropout=64)
         if name == "attention":
             yield AttentionSettings(dtype, "", tiles=2 * TILES)
+            yield AttentionSettings(dtype, "", tiles=1, vectors=1)
 
 
 def _general(name: str, settings: AttentionSettings) -> AttentionSettings:
     """Settings of kernels that take a mask as numbers to add, or none at all."""
     mask = "" if name == "attention_join" else settings.kind
-    return replace(settings, mask=mask, tiles=TILES)
+    return replace(settings, mask=mask, tiles=TILES, vectors=VECTORS)
 
 
 TEMPLATES = {

@@ -24,11 +24,11 @@ class Tile(NamedTuple):
     lanes: int
 
     @staticmethod
-    def of(dtype: str, target: Target, planes: int = 1) -> Tile:
-        """The tile of real numbers, or of complex ones of two planes."""
+    def of(dtype: str, target: Target, planes: int = 1, vectors: int = VECTORS) -> Tile:
+        """The tile of real numbers, or of complex ones of two planes, of so many vectors a row."""
         lanes = target.lanes(ITEM_SIZE[dtype])
         heights = target.heights if planes == 1 else target.complex_heights
-        return Tile(heights[0], VECTORS * lanes // planes, lanes)
+        return Tile(heights[0], vectors * lanes // planes, lanes)
 
 
 __all__ = ["VECTORS", "Tile"]

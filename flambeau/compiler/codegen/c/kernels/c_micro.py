@@ -71,6 +71,7 @@ class Micro:
         planes: 2 for complex numbers, else 1.
         staged: whether sums so far may lie elsewhere, and what comes next is fetched.
         rounded: the half type that sums may be rounded to on their way to memory, or "".
+        vectors: of a row of sums.
     """
 
     kind: str
@@ -80,12 +81,14 @@ class Micro:
     planes: int = 1
     staged: bool = False
     rounded: str = ""
+    vectors: int = VECTORS
 
     @staticmethod
-    def of(kind: str, target: Target, planes: int = 1) -> Micro:
+    def of(kind: str, target: Target, planes: int = 1, vectors: int = VECTORS) -> Micro:
         """The micro-kernels that suit a target."""
         heights = target.heights if planes == 1 else target.complex_heights
-        return Micro(kind, target.lanes(kind_bits(kind) // 8), heights, target, planes)
+        lanes = target.lanes(kind_bits(kind) // 8)
+        return Micro(kind, lanes, heights, target, planes, vectors=vectors)
 
     @property
     def masks(self) -> bool:
@@ -100,12 +103,13 @@ class Micro:
     @property
     def columns(self) -> int:
         """Columns of a slab of B."""
-        return VECTORS * self.lanes // self.planes
+        return self.vectors * self.lanes // self.planes
 
     @property
     def name(self) -> str:
         """The C function's name."""
-        return f"{SYMBOL}_micro_{self.kind}"
+        narrow = "" if self.vectors == VECTORS else f"_{self.vectors}"
+        return f"{SYMBOL}_micro_{self.kind}{narrow}"
 
     @property
     def packed(self) -> str:
@@ -156,6 +160,7 @@ class Micro:
             "micro": self.name,
             "chain": self.chain,
             "integers": not self.chain,
+            "vectors": [(j, j * self.lanes) for j in range(self.vectors)],
             "starts": self.starts,
             "rounded": self.rounded,
         }
@@ -169,14 +174,14 @@ class Micro:
         the vectors of sums."""
         whole, thirds = self.staged and height == self.rows, -(-height // 3)
         rows = [(i, i // 3, i % 3, self._products(i)) for i in range(height)]
-        sums = [(i, j, j * self.lanes) for i in range(height) for j in range(VECTORS)]
+        sums = [(i, j, j * self.lanes) for i in range(height) for j in range(self.vectors)]
         groups = [(group, group - 1) for group in range(1, thirds)]
         narrows, converts = (whole and self.rounded == half for half in ("bf16", "f16"))
         return height, whole, narrows, converts, rows, sums, groups, range(thirds)
 
     def _products(self, row: int) -> list[Value]:
         """The sums of a row, with the operands of their steps in order."""
-        pairs = [(f"a{row}", f"b{j}") for j in range(VECTORS)]
+        pairs = [(f"a{row}", f"b{j}") for j in range(self.vectors)]
         if self.exchanged:
             pairs = [(b, a) for a, b in pairs]
         return [(f"s{row}_{j}", *pair) for j, pair in enumerate(pairs)]

@@ -56,7 +56,7 @@ class _Printer:
     def __init__(self, settings: AttentionSettings, target: Target) -> None:
         self.settings, self.target = settings, target
         self.stored, self.masked = settings.dtype, bool(settings.mask)
-        self.micro = Micro.of(settings.kind, target)
+        self.micro = Micro.of(settings.kind, target, vectors=settings.vectors)
         self.names = self._names()
         self.render: Callable[[str, Mapping[str, Value]], str] = partial(render, common=self.names)
 
