@@ -26,6 +26,8 @@ README_ROWS = (
     "products: float32, squares from 256, 1 thread(s)",
     "attention: forward + backward, 2 thread(s)",
     "whole_models: Training, compiled against PyTorch compiled",
+    "compiled: Training, compiled against PyTorch compiled",
+    "compiled: Training, compiled against our own eager",
     "compile_time: cold",
 )
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
