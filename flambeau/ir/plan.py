@@ -170,6 +170,8 @@ class Buffer(NamedTuple):
         first, last: of a temporary: launches that touch it.
         error: of an error record: kind of the exception.
         message: of an error record, with {value}, {size} and {dimension}.
+        shares: of a temporary: the one whose memory it takes over if it is as large
+            (`compiler/schedule/reuse.py`); -1: none.
     """
 
     kind: str
@@ -179,6 +181,7 @@ class Buffer(NamedTuple):
     last: int = 0
     error: str = "index"
     message: str = ""
+    shares: int = -1
 
 
 class Number(NamedTuple):
