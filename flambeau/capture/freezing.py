@@ -17,20 +17,21 @@ import threading
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from flambeau import _core, prims
 from flambeau._core import Constants, ExternalTensor
 from flambeau.capture.norm_folding import fold_norms, rebuilt
 from flambeau.driver.planner import graph_op
 from flambeau.ir.graph_grammar import symbols_of
-from flambeau.ir.lock import late
+from flambeau.ir.lock import importing, late
 from flambeau.ir.node import ITEM_SIZE, Graph, GraphOutput, Node, topological
-from flambeau.ir.plan import BackwardSpec
+from flambeau.ir.plan import BackwardSpec, ConstantsSpec, PlanSpec
 from flambeau.ir.size import SizeExpr, prod
 from flambeau.prims.record import record_of
 
 if TYPE_CHECKING:
+    from flambeau.driver.specify import Frozen
     from flambeau.nn import Module
 
 Function = Callable[..., object]
@@ -138,20 +139,6 @@ def _reached(function: object) -> Iterator[object]:
 # ------------------------------------------------------------------------------- programs
 
 
-class Frozen(NamedTuple):
-    """A program in two parts.
-
-    Attributes:
-        graph: the part of every call; its inputs are those of the program, then the values.
-        constants: the `_core.Constants` of the plan.
-        computed: how many values there are.
-    """
-
-    graph: Graph
-    constants: Constants
-    computed: int
-
-
 def freeze(graph: Graph, slots: Sequence[int]) -> Frozen:
     """Splits a program. Called in the environment of its trace.
 
@@ -166,7 +153,9 @@ def freeze(graph: Graph, slots: Sequence[int]) -> Frozen:
     graph = _reading(graph, others)
     values += others
     graph.notes["weights"] = [*slots, *range(len(graph.inputs) - len(values), len(graph.inputs))]
-    return Frozen(graph, _constants(values, slots), len(values))
+    with importing:
+        from flambeau.driver.specify import Frozen  # a stored plan is used without it
+    return Frozen(graph, *_constant_part(values, slots))
 
 
 def _reading(graph: Graph, values: Sequence[Node]) -> Graph:
@@ -223,8 +212,8 @@ def _bytes(value: Node) -> int:
     return 0 if isinstance(elements, SizeExpr) else elements * ITEM_SIZE[value.dtype]
 
 
-def _constants(values: Sequence[Node], slots: Sequence[int]) -> Constants:
-    """The `_core.Constants` of values."""
+def _constant_part(values: Sequence[Node], slots: Sequence[int]) -> tuple[Graph, ConstantsSpec]:
+    """The program of values, and what it reads."""
     tensors = [x for x in topological(values) if x.is_input]
     numbers = [x for x in topological(values) if x.is_scalar]
     used = [x.attribute("slot") for x in tensors]
@@ -242,21 +231,38 @@ def _constants(values: Sequence[Node], slots: Sequence[int]) -> Constants:
         visible=len(outputs),
         name=_NAME,
     )
-    run = _Computing(rebuilt(graph, lambda x, _: replacements.get(x)))
     unread = [slot for slot in slots if slot not in used]
-    positions = tuple(x.attribute("slot") for x in numbers)
-    run.constants = Constants(run, (*used, *unread), positions, len(values))
+    positions = [x.attribute("slot") for x in numbers]
+    spec = ConstantsSpec([*used, *unread], positions, len(used))
+    return rebuilt(graph, lambda x, _: replacements.get(x)), spec
+
+
+def constants_of(plan: PlanSpec, graph: Callable[[], Graph]) -> Constants | None:
+    """The `_core.Constants` of a plan; None if it is not frozen.
+
+    Args:
+        plan: its description.
+        graph: gives the constant part, which may not have been traced yet.
+    """
+    spec = plan.constants
+    if spec is None:
+        return None
+    run = _Computing(spec, graph)
+    run.constants = Constants(run, tuple(spec.slots), tuple(spec.numbers), plan.computed)
     return run.constants
 
 
 class _Computing:
     """Runs the constant part. Called by the core, in a call of the frozen program."""
 
-    def __init__(self, graph: Graph) -> None:
-        signature = len(graph.inputs), graph.symbols, len(graph.scalars)
-        what = BackwardSpec(_NAME, _NAME, signature, targets=[], edges=0, arguments=[])
-        self._tensors = len(graph.inputs)
-        self._op = graph_op(what, lambda: graph)
+    def __init__(self, spec: ConstantsSpec, graph: Callable[[], Graph]) -> None:
+        signature = spec.tensors, (), len(spec.numbers)
+        what = BackwardSpec(
+            _NAME, _NAME, signature, targets=[], edges=0, arguments=[],
+            fingerprint=spec.fingerprint,
+        )  # fmt: skip
+        self._tensors = spec.tensors
+        self._op = graph_op(what, graph)
         self.constants: Constants | None = None
 
     def __call__(

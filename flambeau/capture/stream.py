@@ -32,6 +32,7 @@ from flambeau.runtime import logs
 
 if TYPE_CHECKING:
     from flambeau.driver.specify import Specification
+    from flambeau.ir.plan import PlanSpec
 
 
 @dataclass
@@ -425,10 +426,7 @@ def compile_stream(recorded: RecordedStream) -> Any:
             if not slots:
                 return specification(graph, "list", graph.guards)
             frozen = freezing.freeze(graph, slots)
-            return specification(
-                frozen.graph, "list", graph.guards, constants=frozen.constants,
-                computed=frozen.computed,
-            )  # fmt: skip
+            return specification(frozen.graph, "list", graph.guards, frozen=frozen)
 
     return plan_of_stream(
         f"frozen {slots}" if slots else "stream", recorded, len(externals), len(records), specify
@@ -456,7 +454,7 @@ def plan_of_stream(
     tensors, own = recorded.externals[:externals], recorded.records[:records]
     history = history_of((kind, history_key(tensors, own)))
     seen = History(history.hints)  # a trace of later on is to be the same
-    name = None if seen.hints or recorded.frozen else stored_name(kind, recorded)
+    name = None if seen.hints else stored_name(kind, recorded)
 
     def specify_anew(_: list[int]) -> Specification:
         if name is not None:
@@ -464,13 +462,20 @@ def plan_of_stream(
         return specify(seen)
 
     numbers = numbers_of(tensors, own)
-    plan = plan_of(Program(specify_anew, numbers, history, name, recorded.tuned))
+    plan = plan_of(
+        Program(specify_anew, numbers, history, name, recorded.tuned, constants=_constants)
+    )
     history.hints = [*history.hints, numbers][-_MAX_HINTS:]
     if logs.active() or loaded("flambeau._dynamo.config") is not None:
         late("flambeau.reports.region_logs").program(recorded, records, plan, numbers)
     for watcher in _watchers:
         watcher.append(StreamReport(tensors, own, numbers, plan))
     return plan
+
+
+def _constants(spec: PlanSpec, graph: Callable[[], Graph]) -> object:
+    """The constants of a frozen program."""
+    return late("flambeau.capture.freezing").constants_of(spec, graph)
 
 
 def numbers_of(externals: Sequence[ExternalTensor], records: Sequence[OpRecord]) -> list[int]:
