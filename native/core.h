@@ -105,6 +105,7 @@ struct Storage {
   bool resizable = true;
   bool alone = false;            // foreign memory, but nobody else can reach it
   bool parameter = false;        // of a parameter
+  bool discarded = false;        // `pending` for good: a frozen program has what was here
   bool reached = false;          // its address was handed out, see outside.cpp
   int32_t exports = 0;           // objects of others that read and write `data` whenever they like
   uint64_t writes = 0;           // after every write to `data`, also those that no version counts

@@ -8,11 +8,16 @@ beside the tensors of the call, and is what runs at every call. Before that, bat
 convolutions and linear layers become part of their weights (`norm_folding.py`).
 
 Splitting changes no bits: constant values are computed by the same primitives. Folding does.
+
+With `freezing_discard_parameters` every constant that the rest reads is a value, too, so that the
+program owns all that it needs. After a call that computed the values the modules get parameters
+without memory in place of theirs. Recording such a parameter is possible, reading it raises.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
 import types
 import weakref
@@ -32,6 +37,7 @@ from flambeau.prims.record import record_of
 
 if TYPE_CHECKING:
     from flambeau.driver.specify import Frozen
+    from flambeau._core import Tensor
     from flambeau.nn import Module
 
 Function = Callable[..., object]
@@ -57,27 +63,53 @@ class _Programs:
 
     def __init__(self) -> None:
         self._constants: list[Constants] = []
+        self._owner = next(_owners)
+        self.computed = False  # since `discard`
 
     def add(self, constants: Constants) -> None:
         """Notes what a program remembers."""
+        self.computed = True
         if not any(each is constants for each in self._constants):
             self._constants.append(constants)
 
     def clear(self) -> None:
         """Forgets the values of all of them."""
         for constants in self._constants:
-            constants.clear()
+            constants.clear(self._owner)
+
+    def discard(self, function: Function) -> None:
+        """Takes the parameters and buffers that programs own from the function's modules."""
+        self.computed = False
+        replaced: dict[int, object] = {}
+        for module in {id(x): x for top in _modules(function) for x in top.modules()}.values():
+            for tensors in (module._parameters, module._buffers):
+                for name, tensor in tensors.items():
+                    if tensor is not None and id(tensor) not in replaced:
+                        replaced[id(tensor)] = self._discarded(tensor)
+                    if tensor is not None:
+                        tensors[name] = replaced[id(tensor)]
+
+    def _discarded(self, tensor: Tensor) -> Tensor:
+        """A tensor without memory that programs take for one they own; else the tensor itself."""
+        parameter = late("flambeau.nn").Parameter
+        empty = _core.discarded_like(tensor)
+        if isinstance(tensor, parameter):
+            empty = parameter(empty, tensor.requires_grad)
+        adopted = [x.adopt(tensor, empty, self._owner) for x in self._constants]
+        return empty if any(adopted) else tensor
 
 
+_owners = itertools.count(1)
 _scope = _Scope()
 
 
-def frozen_calls(function: Function, recorded: Function) -> Function:
+def frozen_calls(function: Function, recorded: Function, discards: bool) -> Function:
     """A function whose calls record frozen streams.
 
     Args:
         function: the user's function, which says what is constant.
         recorded: records a call of it.
+        discards: whether modules lose the parameters that programs own.
     """
     programs = _Programs()
 
@@ -86,9 +118,12 @@ def frozen_calls(function: Function, recorded: Function) -> Function:
         before = _scope.function, _scope.programs
         _scope.function, _scope.programs = function, programs
         try:
-            return recorded(*args, **kwargs)
+            result = recorded(*args, **kwargs)
         finally:
             _scope.function, _scope.programs = before
+        if discards and programs.computed:
+            programs.discard(function)
+        return result
 
     weakref.finalize(call, programs.clear)
     return call
@@ -139,17 +174,18 @@ def _reached(function: object) -> Iterator[object]:
 # ------------------------------------------------------------------------------- programs
 
 
-def freeze(graph: Graph, slots: Sequence[int]) -> Frozen:
+def freeze(graph: Graph, slots: Sequence[int], discards: bool = False) -> Frozen:
     """Splits a program. Called in the environment of its trace.
 
     Args:
         graph: the program.
         slots: of the tensors that are constants.
+        discards: whether constants that the rest reads are values, too.
     """
     fixed = {x for slot in slots if (x := graph.inputs[slot]) is not None}
     graph, values = fold_norms(graph, fixed)
     graph = _reading(graph, values)
-    others = _constant_values(graph, fixed)
+    others = _constant_values(graph, fixed, discards)
     graph = _reading(graph, others)
     values += others
     graph.notes["weights"] = [*slots, *range(len(graph.inputs) - len(values), len(graph.inputs))]
@@ -162,7 +198,7 @@ def _reading(graph: Graph, values: Sequence[Node]) -> Graph:
     """The program with further inputs in place of values."""
     first, stand_ins = len(graph.inputs), dict[Node, Node]()
     for slot, x in enumerate(values, first):
-        strides = prims.contiguous_strides(x.shape)
+        strides = x.attribute("strides") if x.is_input else prims.contiguous_strides(x.shape)
         stand_ins[x] = prims.input_node(slot, x.dtype, x.shape, strides)
     program = rebuilt(graph, lambda x, _: stand_ins.get(x))
     return Graph(
@@ -171,8 +207,9 @@ def _reading(graph: Graph, values: Sequence[Node]) -> Graph:
     )  # fmt: skip
 
 
-def _constant_values(graph: Graph, fixed: set[Node]) -> list[Node]:
-    """The values of constants that the rest of the program reads, without views of them."""
+def _constant_values(graph: Graph, fixed: set[Node], discards: bool) -> list[Node]:
+    """The values of constants that the rest of the program reads, without views of them. Constants
+    themselves are among them if they are discarded."""
     sizes: dict[Node, int] = {}  # of the constants behind a value, in bytes
     nodes = graph.nodes()
     for current in nodes:
@@ -182,7 +219,10 @@ def _constant_values(graph: Graph, fixed: set[Node]) -> list[Node]:
     chosen: dict[Node, None] = {}
     read = [x for current in nodes if current not in sizes for x in current.inputs]
     for value in (*read, *(o.node for o in graph.outputs)):
-        if value in sizes and (origin := _origin(value)) not in fixed and sizes[origin]:
+        if value not in sizes:
+            continue
+        origin = _origin(value)
+        if discards if origin in fixed else sizes[origin]:
             chosen[origin] = None
     return list(chosen)
 

@@ -399,6 +399,7 @@ def compile_stream(recorded: RecordedStream) -> Any:
     """Builds the Plan of a recorded stream. Called by the native recorder."""
     externals, records, live = recorded.externals, recorded.records, recorded.live
     slots: list[int] = []
+    discards = recorded.frozen > 1
     if recorded.frozen:
         freezing = late("flambeau.capture.freezing")
         slots = freezing.constant_slots(externals, [value.slot for value in live])
@@ -425,11 +426,11 @@ def compile_stream(recorded: RecordedStream) -> Any:
             graph.notes["weights"] = weights  # of a program without a backward they stay
             if not slots:
                 return specification(graph, "list", graph.guards)
-            frozen = freezing.freeze(graph, slots)
+            frozen = freezing.freeze(graph, slots, discards)
             return specification(frozen.graph, "list", graph.guards, frozen=frozen)
 
     return plan_of_stream(
-        f"frozen {slots}" if slots else "stream", recorded, len(externals), len(records), specify
+        f"frozen {slots}{discards}" if slots else "stream", recorded, len(externals), len(records), specify
     )
 
 
