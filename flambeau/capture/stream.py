@@ -137,7 +137,16 @@ class StreamTrace(Tracer):
         records: Sequence[OpRecord],
         history: History,
         first: StreamTrace | None = None,
+        constants: Sequence[int] = (),
     ) -> None:
+        """Begins a replay.
+
+        Args:
+            externals, records: of the stream.
+            history: earlier values of its symbols.
+            first: the trace before this one.
+            constants: slots of externals whose sizes are constants, whatever they were before.
+        """
         super().__init__(first)
         self.guards: list[Condition] = []
         self.values: dict[int, Value] = {}
@@ -150,8 +159,8 @@ class StreamTrace(Tracer):
         self._parameter_sizes: set[int] = set()
         self._sizes: list[tuple[Size, ...]] = []  # per record: what its symbols stand for
         self._shared: dict[tuple[int, int, int], Size] = {}
-        for external in externals:
-            x = self._external(external)
+        for slot, external in enumerate(externals):
+            x = self._external(external, slot in constants)
             self.values[external.value] = Value(x, x.attribute("strides"), self._offset)
 
     def settled(self) -> bool:
@@ -172,11 +181,14 @@ class StreamTrace(Tracer):
         self.require(eq(symbol(name), size))
         return size
 
-    def _external(self, external: ExternalTensor) -> Node:
+    def _external(self, external: ExternalTensor, constant: bool) -> Node:
         tensor, fixed = external.tensor, external.parameter
         rank = len(tensor.sizes)
+        if constant:
+            self._parameter_sizes.update(tensor.sizes)
         shape = tuple(
-            self._external_size(size, fixed, (rank, d)) for d, size in enumerate(tensor.sizes)
+            self.constant(size) if constant else self._external_size(size, fixed, (rank, d))
+            for d, size in enumerate(tensor.sizes)
         )
         if tensor.strides == _numeric_strides(tensor.sizes):
             for _ in tensor.strides:
@@ -411,7 +423,7 @@ def compile_stream(recorded: RecordedStream) -> Any:
 
     def specify(history: History) -> Specification:
         def once(first: StreamTrace | None) -> tuple[StreamTrace, None]:
-            return StreamTrace(inputs, records, history, first).run(), None
+            return StreamTrace(inputs, records, history, first, slots).run(), None
 
         inputs = with_state(externals, live)
         trace, _ = traced_until_settled(once)

@@ -327,6 +327,7 @@ def test_discarded_weights():
 
 
 def test_discarded_weights_free_their_memory():
+    torch.compiler.reset()
     model, x = Adapted(width=64), torch.randn(4, 64)
     matrix = 64 * 64 * 4
     with torch.no_grad():
@@ -426,3 +427,17 @@ def test_folded_norms_are_discarded():
             assert torch.allclose(compiled(x), expected, rtol=1e-4, atol=1e-5)
     with pytest.raises(RuntimeError, match=DISCARDED):
         model[1].running_mean.sum()
+
+
+def test_models_of_other_widths():
+    """Sizes of weights are constants, whatever they were in programs before."""
+    torch.compiler.reset()
+    with torch.no_grad():
+        for width in (16, 24, 32, 24):
+            y = torch.randn(3, width)
+            for options in (DISCARDING, OPTIONS):
+                model = Mixed(width)
+                expected, rows = model(y), model(y[:2])
+                compiled = torch.compile(model, **options)
+                assert all(torch.equal(compiled(y), expected) for _ in range(3))
+                assert torch.equal(compiled(y[:2]), rows)
