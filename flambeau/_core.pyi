@@ -330,7 +330,7 @@ class RecordedStream(NamedTuple):
     records: list[OpRecord]
     live: list[LiveValue]
     tuned: bool
-    frozen: bool
+    frozen: int  # 1: weights are constants; 2: and discarded
     budget: float
 
 class Constants:
@@ -343,8 +343,10 @@ class Constants:
         numbers: tuple[int, ...],
         count: int,
     ) -> None: ...
-    def clear(self) -> None: ...
+    def clear(self, owner: int, /) -> None: ...
+    def adopt(self, former: Any, discarded: Any, owner: int, /) -> bool: ...
 
+def discarded_like(tensor: Any, /) -> Any: ...
 def can_freeze(tensor: object, /) -> bool: ...
 
 class HeldSum(NamedTuple):

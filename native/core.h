@@ -105,6 +105,7 @@ struct Storage {
   bool resizable = true;
   bool alone = false;            // foreign memory, but nobody else can reach it
   bool parameter = false;        // of a parameter
+  bool discarded = false;        // `pending` for good: a frozen program has what was here
   bool reached = false;          // its address was handed out, see outside.cpp
   int32_t exports = 0;           // objects of others that read and write `data` whenever they like
   uint64_t writes = 0;           // after every write to `data`, also those that no version counts
@@ -316,6 +317,7 @@ struct BufferSpec {
   int32_t index;        // Input: tensor slot; Output: output number; Generator: object slot or -1
   int32_t nbytes;       // Temporary: register of the byte count (execution program)
   int32_t first, last;  // Temporary: first and last launch that touches it (arena planning)
+  int32_t shares;       // Temporary: the one whose memory it takes over if it is as large; or -1
   ErrorKind error;      // Error: its exception
   std::string message;  // Error: text with {value} {size} {dimension}
 };
@@ -448,6 +450,7 @@ struct Plan {  // one class of calls; immutable but for its code
   bool has_device = false;        // some output names its own device
   bool has_views = false;         // some visible output is an Alias
   bool copies_overlaps = false;   // with `out=` whatever the operator's rule says
+  int64_t arena_bytes = 0, arena_least = 0;  // of the Instance that was prepared last
   bool elsewhere = false;         // it runs, or an operand is, on a device other than the host
   Device place;                   // where it runs
 };
@@ -468,6 +471,7 @@ struct Instance {  // a plan at concrete sizes; counted (under the GIL)
   std::vector<int64_t> registers;  // metadata registers, then (after prepare) execution registers
   std::vector<int64_t> arena_offsets;  // per buffer
   int64_t arena_bytes = 0;
+  int64_t arena_least = 0;  // bytes alive at once: no layout needs fewer
   uint64_t id = 0;
   std::vector<int64_t> geometry;   // per output: sizes, strides, then offset (Alias) or bytes (New)
   std::vector<ReadyLaunch> ready;  // those that have something to do

@@ -2,8 +2,9 @@
 
 `max_autotune`, `max_autotune_gemm`, `combo_kernels` and `freezing` are read here: functions
 compiled while one of the first three is set measure their kernels at the first call, and those
-compiled while `freezing` is set take weights as constants under `no_grad`. Passes of the user are
-called. The rest is stored.
+compiled while `freezing` is set take weights as constants under `no_grad`, and modules lose those
+that programs own while `freezing_discard_parameters` is set, too. Passes of the user are called.
+The rest is stored.
 """
 
 import os as _os

@@ -8,29 +8,36 @@ beside the tensors of the call, and is what runs at every call. Before that, bat
 convolutions and linear layers become part of their weights (`norm_folding.py`).
 
 Splitting changes no bits: constant values are computed by the same primitives. Folding does.
+
+With `freezing_discard_parameters` every constant that the rest reads is a value, too, so that the
+program owns all that it needs. After a call that computed the values the modules get parameters
+without memory in place of theirs. Recording such a parameter is possible, reading it raises.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from flambeau import _core, prims
 from flambeau._core import Constants, ExternalTensor
 from flambeau.capture.norm_folding import fold_norms, rebuilt
 from flambeau.driver.planner import graph_op
 from flambeau.ir.graph_grammar import symbols_of
-from flambeau.ir.lock import late
+from flambeau.ir.lock import importing, late
 from flambeau.ir.node import ITEM_SIZE, Graph, GraphOutput, Node, topological
-from flambeau.ir.plan import BackwardSpec
+from flambeau.ir.plan import BackwardSpec, ConstantsSpec, PlanSpec
 from flambeau.ir.size import SizeExpr, prod
 from flambeau.prims.record import record_of
 
 if TYPE_CHECKING:
+    from flambeau.driver.specify import Frozen
+    from flambeau._core import Tensor
     from flambeau.nn import Module
 
 Function = Callable[..., object]
@@ -56,27 +63,53 @@ class _Programs:
 
     def __init__(self) -> None:
         self._constants: list[Constants] = []
+        self._owner = next(_owners)
+        self.computed = False  # since `discard`
 
     def add(self, constants: Constants) -> None:
         """Notes what a program remembers."""
+        self.computed = True
         if not any(each is constants for each in self._constants):
             self._constants.append(constants)
 
     def clear(self) -> None:
         """Forgets the values of all of them."""
         for constants in self._constants:
-            constants.clear()
+            constants.clear(self._owner)
+
+    def discard(self, function: Function) -> None:
+        """Takes the parameters and buffers that programs own from the function's modules."""
+        self.computed = False
+        replaced: dict[int, object] = {}
+        for module in {id(x): x for top in _modules(function) for x in top.modules()}.values():
+            for tensors in (module._parameters, module._buffers):
+                for name, tensor in tensors.items():
+                    if tensor is not None and id(tensor) not in replaced:
+                        replaced[id(tensor)] = self._discarded(tensor)
+                    if tensor is not None:
+                        tensors[name] = replaced[id(tensor)]
+
+    def _discarded(self, tensor: Tensor) -> Tensor:
+        """A tensor without memory that programs take for one they own; else the tensor itself."""
+        parameter = late("flambeau.nn").Parameter
+        empty = _core.discarded_like(tensor)
+        if isinstance(tensor, parameter):
+            empty = parameter(empty, tensor.requires_grad)
+        adopted = [x.adopt(tensor, empty, self._owner) for x in self._constants]
+        return empty if any(adopted) else tensor
 
 
+_owners = itertools.count(1)
 _scope = _Scope()
 
 
-def frozen_calls(function: Function, recorded: Function) -> Function:
+def frozen_calls(function: Function, recorded: Function, discards: bool) -> Function:
     """A function whose calls record frozen streams.
 
     Args:
         function: the user's function, which says what is constant.
         recorded: records a call of it.
+        discards: whether modules lose the parameters that programs own.
     """
     programs = _Programs()
 
@@ -85,9 +118,12 @@ def frozen_calls(function: Function, recorded: Function) -> Function:
         before = _scope.function, _scope.programs
         _scope.function, _scope.programs = function, programs
         try:
-            return recorded(*args, **kwargs)
+            result = recorded(*args, **kwargs)
         finally:
             _scope.function, _scope.programs = before
+        if discards and programs.computed:
+            programs.discard(function)
+        return result
 
     weakref.finalize(call, programs.clear)
     return call
@@ -138,42 +174,31 @@ def _reached(function: object) -> Iterator[object]:
 # ------------------------------------------------------------------------------- programs
 
 
-class Frozen(NamedTuple):
-    """A program in two parts.
-
-    Attributes:
-        graph: the part of every call; its inputs are those of the program, then the values.
-        constants: the `_core.Constants` of the plan.
-        computed: how many values there are.
-    """
-
-    graph: Graph
-    constants: Constants
-    computed: int
-
-
-def freeze(graph: Graph, slots: Sequence[int]) -> Frozen:
+def freeze(graph: Graph, slots: Sequence[int], discards: bool = False) -> Frozen:
     """Splits a program. Called in the environment of its trace.
 
     Args:
         graph: the program.
         slots: of the tensors that are constants.
+        discards: whether constants that the rest reads are values, too.
     """
     fixed = {x for slot in slots if (x := graph.inputs[slot]) is not None}
     graph, values = fold_norms(graph, fixed)
     graph = _reading(graph, values)
-    others = _constant_values(graph, fixed)
+    others = _constant_values(graph, fixed, discards)
     graph = _reading(graph, others)
     values += others
     graph.notes["weights"] = [*slots, *range(len(graph.inputs) - len(values), len(graph.inputs))]
-    return Frozen(graph, _constants(values, slots), len(values))
+    with importing:
+        from flambeau.driver.specify import Frozen  # a stored plan is used without it
+    return Frozen(graph, *_constant_part(values, slots))
 
 
 def _reading(graph: Graph, values: Sequence[Node]) -> Graph:
     """The program with further inputs in place of values."""
     first, stand_ins = len(graph.inputs), dict[Node, Node]()
     for slot, x in enumerate(values, first):
-        strides = prims.contiguous_strides(x.shape)
+        strides = x.attribute("strides") if x.is_input else prims.contiguous_strides(x.shape)
         stand_ins[x] = prims.input_node(slot, x.dtype, x.shape, strides)
     program = rebuilt(graph, lambda x, _: stand_ins.get(x))
     return Graph(
@@ -182,8 +207,9 @@ def _reading(graph: Graph, values: Sequence[Node]) -> Graph:
     )  # fmt: skip
 
 
-def _constant_values(graph: Graph, fixed: set[Node]) -> list[Node]:
-    """The values of constants that the rest of the program reads, without views of them."""
+def _constant_values(graph: Graph, fixed: set[Node], discards: bool) -> list[Node]:
+    """The values of constants that the rest of the program reads, without views of them. Constants
+    themselves are among them if they are discarded."""
     sizes: dict[Node, int] = {}  # of the constants behind a value, in bytes
     nodes = graph.nodes()
     for current in nodes:
@@ -193,7 +219,10 @@ def _constant_values(graph: Graph, fixed: set[Node]) -> list[Node]:
     chosen: dict[Node, None] = {}
     read = [x for current in nodes if current not in sizes for x in current.inputs]
     for value in (*read, *(o.node for o in graph.outputs)):
-        if value in sizes and (origin := _origin(value)) not in fixed and sizes[origin]:
+        if value not in sizes:
+            continue
+        origin = _origin(value)
+        if discards if origin in fixed else sizes[origin]:
             chosen[origin] = None
     return list(chosen)
 
@@ -223,8 +252,8 @@ def _bytes(value: Node) -> int:
     return 0 if isinstance(elements, SizeExpr) else elements * ITEM_SIZE[value.dtype]
 
 
-def _constants(values: Sequence[Node], slots: Sequence[int]) -> Constants:
-    """The `_core.Constants` of values."""
+def _constant_part(values: Sequence[Node], slots: Sequence[int]) -> tuple[Graph, ConstantsSpec]:
+    """The program of values, and what it reads."""
     tensors = [x for x in topological(values) if x.is_input]
     numbers = [x for x in topological(values) if x.is_scalar]
     used = [x.attribute("slot") for x in tensors]
@@ -242,21 +271,38 @@ def _constants(values: Sequence[Node], slots: Sequence[int]) -> Constants:
         visible=len(outputs),
         name=_NAME,
     )
-    run = _Computing(rebuilt(graph, lambda x, _: replacements.get(x)))
     unread = [slot for slot in slots if slot not in used]
-    positions = tuple(x.attribute("slot") for x in numbers)
-    run.constants = Constants(run, (*used, *unread), positions, len(values))
+    positions = [x.attribute("slot") for x in numbers]
+    spec = ConstantsSpec([*used, *unread], positions, len(used))
+    return rebuilt(graph, lambda x, _: replacements.get(x)), spec
+
+
+def constants_of(plan: PlanSpec, graph: Callable[[], Graph]) -> Constants | None:
+    """The `_core.Constants` of a plan; None if it is not frozen.
+
+    Args:
+        plan: its description.
+        graph: gives the constant part, which may not have been traced yet.
+    """
+    spec = plan.constants
+    if spec is None:
+        return None
+    run = _Computing(spec, graph)
+    run.constants = Constants(run, tuple(spec.slots), tuple(spec.numbers), plan.computed)
     return run.constants
 
 
 class _Computing:
     """Runs the constant part. Called by the core, in a call of the frozen program."""
 
-    def __init__(self, graph: Graph) -> None:
-        signature = len(graph.inputs), graph.symbols, len(graph.scalars)
-        what = BackwardSpec(_NAME, _NAME, signature, targets=[], edges=0, arguments=[])
-        self._tensors = len(graph.inputs)
-        self._op = graph_op(what, lambda: graph)
+    def __init__(self, spec: ConstantsSpec, graph: Callable[[], Graph]) -> None:
+        signature = spec.tensors, (), len(spec.numbers)
+        what = BackwardSpec(
+            _NAME, _NAME, signature, targets=[], edges=0, arguments=[],
+            fingerprint=spec.fingerprint,
+        )  # fmt: skip
+        self._tensors = spec.tensors
+        self._op = graph_op(what, graph)
         self.constants: Constants | None = None
 
     def __call__(

@@ -51,22 +51,15 @@ def tunes(mode: str | None, options: dict[str, Any] | None) -> bool:
     return mode in _TUNED_MODES or any(config_modules.value(SETTINGS, name) for name in _TUNING)
 
 
-def freezes(options: Mapping[str, object] | None) -> bool:
-    """Whether weights are constants of calls without gradients.
+def freezes(options: Mapping[str, object] | None) -> int:
+    """Whether weights are constants of calls without gradients: 1, and 2 where modules lose them.
 
     Args:
         options: as of `torch.compile`, instead of the settings.
-
-    Raises:
-        NotImplementedError: weights are to be discarded, too.
     """
     plain = {name.replace("-", "_"): value for name, value in (options or {}).items()}
     chosen = [plain.get(name, config_modules.value(SETTINGS, name)) for name in _FREEZING]
-    if all(chosen):
-        problem = "freezing_discard_parameters is not in Flambeau: Python still reads parameters"
-        hint = "leave it False: guards of a frozen function name the parameters"
-        raise failure(NotImplementedError, "compile", problem, hint)
-    return bool(chosen[0])
+    return 0 if not chosen[0] else 1 + bool(chosen[1])
 
 
 def graph_passes(options: Mapping[str, object] | None) -> dict[str, object]:

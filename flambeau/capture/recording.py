@@ -59,16 +59,17 @@ def in_region(function: Function, tuned: bool) -> Function:
     return call
 
 
-def _begin(tuned: bool, frozen: bool) -> None:
+def _begin(tuned: bool, frozen: int) -> None:
     _core.record_begin()
     if tuned:
         _core.record_tune()
     if frozen:
-        _core.record_freeze()
+        _core.record_freeze(frozen > 1)
 
 
-def beginning(tuned: bool, frozen: bool = False) -> Function:
-    """Returns what begins a region, by whether kernels are measured and weights constants."""
+def beginning(tuned: bool, frozen: int = 0) -> Function:
+    """Returns what begins a region, by whether kernels are measured, and weights constants (1) or
+    discarded, too (2)."""
     return functools.partial(_begin, tuned, frozen) if tuned or frozen else _core.record_begin
 
 

@@ -59,9 +59,9 @@ class _Request(NamedTuple):
         return self.backend in _COMPILERS
 
     @property
-    def is_frozen(self) -> bool:
-        """Whether weights are constants."""
-        return self.is_compiled and capture_options.freezes(self.options)
+    def frozen(self) -> int:
+        """Whether weights are constants: 1, and 2 where modules lose them."""
+        return capture_options.freezes(self.options) if self.is_compiled else 0
 
     def again(self) -> Function:
         """Returns `compile` with the same arguments, for backwards of the function."""
@@ -133,7 +133,7 @@ def takes_arrays(args: Any, kwargs: Any) -> bool:
     return bool(config_modules.value("torch._dynamo.config", "trace_numpy"))
 
 
-def _recorded_calls(function: Function, request: _Request, frozen: bool) -> Function:
+def _recorded_calls(function: Function, request: _Request, frozen: int) -> Function:
     """Returns a function whose calls are recorded, or what the stance is."""
     begin, end = beginning(request.tuned, frozen), _core.record_end
     special = _Special(function, request)
@@ -151,7 +151,7 @@ def _recorded_calls(function: Function, request: _Request, frozen: bool) -> Func
             end(END)
 
     if frozen:
-        compiled = late("flambeau.capture.freezing").frozen_calls(function, compiled)
+        compiled = late("flambeau.capture.freezing").frozen_calls(function, compiled, frozen > 1)
     return compiled
 
 
@@ -178,7 +178,7 @@ def _refusing_breaks(function: Function, call: Function) -> Function:
     return refusing_breaks
 
 
-def _skipping(function: Function, recorded: Function, tuned: bool, frozen: bool) -> Function:
+def _skipping(function: Function, recorded: Function, tuned: bool, frozen: int) -> Function:
     """Returns what runs the calls that it can explain without Python, and else records them."""
     if not _core.frames_explained or not settings.get("FRAMES"):
         return recorded
@@ -197,7 +197,7 @@ def _skipping(function: Function, recorded: Function, tuned: bool, frozen: bool)
 
 def _by_regions(request: _Request) -> Function:
     """Returns the function that makes recorded regions of calls."""
-    frozen, again = request.is_frozen, request.again()
+    frozen, again = request.frozen, request.again()
 
     def compiler(function: Function) -> Function:
         call = _taking_arrays(function, _recorded_calls(function, request, frozen))

@@ -32,6 +32,7 @@ from flambeau.runtime import logs
 
 if TYPE_CHECKING:
     from flambeau.driver.specify import Specification
+    from flambeau.ir.plan import PlanSpec
 
 
 @dataclass
@@ -136,7 +137,16 @@ class StreamTrace(Tracer):
         records: Sequence[OpRecord],
         history: History,
         first: StreamTrace | None = None,
+        constants: Sequence[int] = (),
     ) -> None:
+        """Begins a replay.
+
+        Args:
+            externals, records: of the stream.
+            history: earlier values of its symbols.
+            first: the trace before this one.
+            constants: slots of externals whose sizes are constants, whatever they were before.
+        """
         super().__init__(first)
         self.guards: list[Condition] = []
         self.values: dict[int, Value] = {}
@@ -149,8 +159,8 @@ class StreamTrace(Tracer):
         self._parameter_sizes: set[int] = set()
         self._sizes: list[tuple[Size, ...]] = []  # per record: what its symbols stand for
         self._shared: dict[tuple[int, int, int], Size] = {}
-        for external in externals:
-            x = self._external(external)
+        for slot, external in enumerate(externals):
+            x = self._external(external, slot in constants)
             self.values[external.value] = Value(x, x.attribute("strides"), self._offset)
 
     def settled(self) -> bool:
@@ -171,11 +181,14 @@ class StreamTrace(Tracer):
         self.require(eq(symbol(name), size))
         return size
 
-    def _external(self, external: ExternalTensor) -> Node:
+    def _external(self, external: ExternalTensor, constant: bool) -> Node:
         tensor, fixed = external.tensor, external.parameter
         rank = len(tensor.sizes)
+        if constant:
+            self._parameter_sizes.update(tensor.sizes)
         shape = tuple(
-            self._external_size(size, fixed, (rank, d)) for d, size in enumerate(tensor.sizes)
+            self.constant(size) if constant else self._external_size(size, fixed, (rank, d))
+            for d, size in enumerate(tensor.sizes)
         )
         if tensor.strides == _numeric_strides(tensor.sizes):
             for _ in tensor.strides:
@@ -398,6 +411,7 @@ def compile_stream(recorded: RecordedStream) -> Any:
     """Builds the Plan of a recorded stream. Called by the native recorder."""
     externals, records, live = recorded.externals, recorded.records, recorded.live
     slots: list[int] = []
+    discards = recorded.frozen > 1
     if recorded.frozen:
         freezing = late("flambeau.capture.freezing")
         slots = freezing.constant_slots(externals, [value.slot for value in live])
@@ -409,7 +423,7 @@ def compile_stream(recorded: RecordedStream) -> Any:
 
     def specify(history: History) -> Specification:
         def once(first: StreamTrace | None) -> tuple[StreamTrace, None]:
-            return StreamTrace(inputs, records, history, first).run(), None
+            return StreamTrace(inputs, records, history, first, slots).run(), None
 
         inputs = with_state(externals, live)
         trace, _ = traced_until_settled(once)
@@ -424,14 +438,11 @@ def compile_stream(recorded: RecordedStream) -> Any:
             graph.notes["weights"] = weights  # of a program without a backward they stay
             if not slots:
                 return specification(graph, "list", graph.guards)
-            frozen = freezing.freeze(graph, slots)
-            return specification(
-                frozen.graph, "list", graph.guards, constants=frozen.constants,
-                computed=frozen.computed,
-            )  # fmt: skip
+            frozen = freezing.freeze(graph, slots, discards)
+            return specification(frozen.graph, "list", graph.guards, frozen=frozen)
 
     return plan_of_stream(
-        f"frozen {slots}" if slots else "stream", recorded, len(externals), len(records), specify
+        f"frozen {slots}{discards}" if slots else "stream", recorded, len(externals), len(records), specify
     )
 
 
@@ -456,7 +467,7 @@ def plan_of_stream(
     tensors, own = recorded.externals[:externals], recorded.records[:records]
     history = history_of((kind, history_key(tensors, own)))
     seen = History(history.hints)  # a trace of later on is to be the same
-    name = None if seen.hints or recorded.frozen else stored_name(kind, recorded)
+    name = None if seen.hints else stored_name(kind, recorded)
 
     def specify_anew(_: list[int]) -> Specification:
         if name is not None:
@@ -464,13 +475,20 @@ def plan_of_stream(
         return specify(seen)
 
     numbers = numbers_of(tensors, own)
-    plan = plan_of(Program(specify_anew, numbers, history, name, recorded.tuned))
+    plan = plan_of(
+        Program(specify_anew, numbers, history, name, recorded.tuned, constants=_constants)
+    )
     history.hints = [*history.hints, numbers][-_MAX_HINTS:]
     if logs.active() or loaded("flambeau._dynamo.config") is not None:
         late("flambeau.reports.region_logs").program(recorded, records, plan, numbers)
     for watcher in _watchers:
         watcher.append(StreamReport(tensors, own, numbers, plan))
     return plan
+
+
+def _constants(spec: PlanSpec, graph: Callable[[], Graph]) -> object:
+    """The constants of a frozen program."""
+    return late("flambeau.capture.freezing").constants_of(spec, graph)
 
 
 def numbers_of(externals: Sequence[ExternalTensor], records: Sequence[OpRecord]) -> list[int]:

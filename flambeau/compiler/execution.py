@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flambeau.compiler.schedule import launch as scheduled
+from flambeau.compiler.schedule.reuse import reused_memory
 from flambeau.ir.plan import ACCESS, BlockProgram, Buffer, Execution, Launch, Number, Packing
 from flambeau.ir.size import Size
 from flambeau.ir.size_program import Program
@@ -37,7 +38,8 @@ def build_execution(
     count = len(symbols) if registers is None else registers
     names = [*symbols, *(f"metadata{i}" for i in range(len(symbols), count))]
     program = Program(names)
-    buffers = [_buffer(b, program) for b in schedule.buffers]
+    owners = reused_memory(schedule)
+    buffers = [_buffer(b, program, owners.get(n, -1)) for n, b in enumerate(schedule.buffers)]
     launches = [_launch(launch, program, addresses, programs) for launch in schedule.launches]
     return Execution(
         program=program.packed(),
@@ -48,10 +50,10 @@ def build_execution(
     )
 
 
-def _buffer(buffer: scheduled.Buffer, program: Program) -> Buffer:
+def _buffer(buffer: scheduled.Buffer, program: Program, shares: int) -> Buffer:
     if buffer.kind == "temporary":
         nbytes = program.register(buffer.where)
-        return Buffer("temporary", nbytes=nbytes, first=buffer.first, last=buffer.last)
+        return Buffer("temporary", -1, nbytes, buffer.first, buffer.last, shares=shares)
     if buffer.kind == "error":
         error, message = buffer.where
         return Buffer("error", error=error, message=message)

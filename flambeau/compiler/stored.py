@@ -225,14 +225,18 @@ def checked(graph: Graph, expected: str | None, name: str) -> Graph:
     return graph
 
 
-def marked(spec: PlanSpec, backward: Graph | None) -> PlanSpec | None:
-    """A specification with the fingerprint of its backward; None if that has none."""
-    if backward is None or spec.backward is None:
-        return spec
-    mark = fingerprint(backward)
-    if mark is None:
-        return None
-    return spec._replace(backward=spec.backward._replace(fingerprint=mark))
+def marked(spec: PlanSpec, **parts: Graph | None) -> PlanSpec | None:
+    """A specification with the fingerprints of its parts, "backward" and "constants"; None if one
+    has none."""
+    for name, graph in parts.items():
+        part = getattr(spec, name)
+        if graph is None or part is None:
+            continue
+        mark = fingerprint(graph)
+        if mark is None:
+            return None
+        spec = spec._replace(**{name: part._replace(fingerprint=mark)})
+    return spec
 
 
 def find(name: Name, numbers: list[int]) -> StoredPlan | None:

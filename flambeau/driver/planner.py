@@ -61,6 +61,8 @@ class Program(NamedTuple):
         tuned: whether tunable calls are measured when the Plan is compiled.
         structure: the type of results with named fields.
         call: whose call it is of, if it is one.
+        constants: makes the `_core.Constants` of a frozen program, of its description and what
+            gives their Graph.
     """
 
     specify: Callable[[list[int]], Specification]
@@ -70,6 +72,7 @@ class Program(NamedTuple):
     tuned: bool = False
     structure: Callable[[], Any] | None = None
     call: SourceCall | None = None
+    constants: Callable[[PlanSpec, Callable[[], Graph]], object] | None = None
 
 
 def plan_of(program: Program) -> Any:
@@ -88,6 +91,9 @@ def native_plan(program: Program, source: _Traced | _Stored, spec: PlanSpec) -> 
             from flambeau.ir.plan_grammar import verify_plan
 
         verify_plan(spec)
+    constants = None
+    if spec.constants is not None and program.constants is not None:
+        constants = program.constants(spec, source.constants)
     return _core.Plan(
         spec,
         compile=source.compile,
@@ -95,7 +101,7 @@ def native_plan(program: Program, source: _Traced | _Stored, spec: PlanSpec) -> 
         origin=source,
         call=program.call,
         backward=None if spec.backward is None else graph_op(spec.backward, source.backward),
-        constants=source.constants(),
+        constants=constants,
         structure=program.structure() if program.structure and spec.returns == "named" else None,
     )
 
@@ -123,8 +129,9 @@ class _Traced:
         """The Graph."""
         return self.result.graph
 
-    def constants(self) -> object:
-        """The constants of a frozen program; None for others."""
+    def constants(self) -> Graph:
+        """The Graph of the constants of a frozen program."""
+        assert self.result.constants is not None
         return self.result.constants
 
     def backward(self) -> Graph:
@@ -172,7 +179,8 @@ class _Traced:
     def _stored(self, portable: Callable[[], Portable] | None) -> stored.StoredPlan | None:
         """The Plan in the form that is stored; None: it has none."""
         result = self.result
-        mark, spec = self.fingerprint(), stored.marked(result.spec, result.backward)
+        mark = self.fingerprint()
+        spec = stored.marked(result.spec, backward=result.backward, constants=result.constants)
         if mark is None or spec is None or self._used_up():
             return None
         parts: tuple[Any, ...] = ()
@@ -226,10 +234,13 @@ class _Stored:
         stored.checked(result.graph, self.stored.fingerprint, spec.name)
         if result.backward is not None and spec.backward is not None:
             stored.checked(result.backward, spec.backward.fingerprint, spec.name)
+        if result.constants is not None and spec.constants is not None:
+            stored.checked(result.constants, spec.constants.fingerprint, spec.name)
         return traced
 
-    def constants(self) -> object:
-        """Returns None: no frozen program is stored."""
+    def constants(self) -> Graph:
+        """The Graph of the constants of a frozen program, traced."""
+        return self.traced.constants()
 
     def backward(self) -> Graph:
         """The Graph of the gradients, traced."""

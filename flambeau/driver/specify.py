@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from flambeau import _core, prims
 from flambeau.derivation import derive as derivation
@@ -26,7 +26,7 @@ from flambeau.driver.trace import Trace, traced
 from flambeau.ir.dtypes import TITLES
 from flambeau.ir.graph_grammar import symbols_of
 from flambeau.ir.node import ITEM_SIZE, Graph, GraphOutput, Node, node, topological
-from flambeau.ir.plan import BackwardSpec, Output, PlanSpec
+from flambeau.ir.plan import BackwardSpec, ConstantsSpec, Output, PlanSpec
 from flambeau.ir.size import Size, SizeExpr, mul
 from flambeau.ir.size_program import Condition, Program
 from flambeau.language import layout
@@ -38,6 +38,20 @@ from flambeau.prims.annotation import stops_gradient
 ABSENT = node("absent", (), (), "f32", ())
 
 
+class Frozen(NamedTuple):
+    """A program in two parts (`capture/freezing.py`).
+
+    Attributes:
+        graph: the part of every call; its inputs are those of the program, then the values.
+        constants: the part that computes the values.
+        spec: what that part reads.
+    """
+
+    graph: Graph
+    constants: Graph
+    spec: ConstantsSpec
+
+
 @dataclass(frozen=True)
 class Specification:
     """A traced call.
@@ -47,14 +61,14 @@ class Specification:
         backward: the program of the gradients, if any.
         spec: the Plan's description.
         registers: number of registers of the metadata program.
-        constants: the `_core.Constants` of a frozen program.
+        constants: the program of the constants of a frozen program, if any.
     """
 
     graph: Graph
     backward: Graph | None
     spec: PlanSpec
     registers: int
-    constants: object = None
+    constants: Graph | None = None
 
 
 def specify_call(overload: Overload, variant: str, call: Call) -> Specification:
@@ -306,8 +320,7 @@ def specification(
     device: object = None,
     place: str = "",
     recorded: bool = False,
-    constants: object = None,
-    computed: int = 0,
+    frozen: Frozen | None = None,
 ) -> Specification:
     """Describes the Plan of a program.
 
@@ -322,8 +335,7 @@ def specification(
         device: where new results go, if not to the first tensor's device.
         place: where it runs, if not on the host alone.
         recorded: whether calls of it may be recorded, which judges their data beforehand.
-        constants: of a frozen program: the `_core.Constants` that it reads.
-        computed: how many of its tensors, the last ones, are values of these.
+        frozen: how the last of its tensors are computed from others, of a frozen program.
     """
     program = Program(graph.symbols)
     outputs = [output_spec(program, o) for o in graph.outputs]
@@ -331,12 +343,14 @@ def specification(
         outputs = [o._replace(device=str(device)) if o.kind == "new" else o for o in outputs]
     registers = [program.register(condition) for condition in guards]
     registers += [program.register(offset + 1) for offset in offsets]
+    computed = 0 if frozen is None else len(frozen.constants.outputs)
     checks, faults, bounds = faults_of(graph, program) if recorded else ([], False, [])
     spec = PlanSpec(
         name=graph.name,
         symbols=len(graph.symbols),
         tensors=len(graph.inputs) - computed,
         computed=computed,
+        constants=None if frozen is None else frozen.spec,
         numbers=len(graph.scalars),
         generators=graph.generators,
         outputs=outputs,
@@ -352,6 +366,7 @@ def specification(
         bounds=bounds,
         place=place,
     )
+    constants = None if frozen is None else frozen.constants
     return Specification(graph, backward, spec, len(program), constants)
 
 

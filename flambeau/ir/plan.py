@@ -80,6 +80,22 @@ class BackwardSpec(NamedTuple):
     fingerprint: str | None = None
 
 
+class ConstantsSpec(NamedTuple):
+    """The constant part of a frozen plan (`capture/freezing.py`).
+
+    Attributes:
+        slots: tensor slots of the constants; the first ones are what the part reads.
+        numbers: number slots that it reads.
+        tensors: how many of the slots it reads.
+        fingerprint: of its Graph, of a stored plan.
+    """
+
+    slots: Sequence[int]
+    numbers: Sequence[int]
+    tensors: int
+    fingerprint: str | None = None
+
+
 class Check(NamedTuple):
     """A check of indices, or of a divisor, that a call's arguments answer (`driver/faults.py`).
 
@@ -137,6 +153,7 @@ class PlanSpec(NamedTuple):
         copies_overlaps: whether `out=` copies operands that share its memory.
         place: the device it runs on; "" for the host with operands that are there.
         computed: tensor slots of its launches behind those of a call, see `capture/freezing.py`.
+        constants: how these are computed, of a frozen plan.
     """
 
     name: str
@@ -158,6 +175,7 @@ class PlanSpec(NamedTuple):
     copies_overlaps: bool = False
     place: str = ""
     computed: int = 0
+    constants: ConstantsSpec | None = None
 
 
 class Buffer(NamedTuple):
@@ -170,6 +188,8 @@ class Buffer(NamedTuple):
         first, last: of a temporary: launches that touch it.
         error: of an error record: kind of the exception.
         message: of an error record, with {value}, {size} and {dimension}.
+        shares: of a temporary: the one whose memory it takes over if it is as large
+            (`compiler/schedule/reuse.py`); -1: none.
     """
 
     kind: str
@@ -179,6 +199,7 @@ class Buffer(NamedTuple):
     last: int = 0
     error: str = "index"
     message: str = ""
+    shares: int = -1
 
 
 class Number(NamedTuple):
@@ -336,6 +357,7 @@ def unpacked_spec(fields: Sequence[Any]) -> PlanSpec:
         program=_program(spec.program),
         outputs=[Output(*x) for x in spec.outputs],
         backward=backward,
+        constants=None if spec.constants is None else ConstantsSpec(*spec.constants),
         checks=[Check(*x) for x in spec.checks],
         bounds=[Bound(*x) for x in spec.bounds],
     )

@@ -11,7 +11,8 @@
                  | "backward" name ":" op "to" targets "from" source*
     execution   := "execution:"  instruction*  buffer*  launch*  ("written" slots)?
     buffer      := "buffer" number ":" ( ("input" | "output" | "generator") index
-                 | "temporary" register "in launches" first "to" last | "error" kind message )
+                 | "temporary" register "in launches" first "to" last
+                   ("in the memory of buffer" number)? | "error" kind message )
     launch      := "launch" number ":" ("kernel" | "program" | routine) name  buffers  offsets
                    sizes  scalars  registers  packing?  block program?
 
@@ -238,7 +239,8 @@ def _execution_lines(
 
 def _buffer(buffer: Buffer) -> str:
     if buffer.kind == "temporary":
-        return f"temporary r{buffer.nbytes} in launches {buffer.first} to {buffer.last}"
+        shares = "" if buffer.shares < 0 else f" in the memory of buffer {buffer.shares}"
+        return f"temporary r{buffer.nbytes} in launches {buffer.first} to {buffer.last}{shares}"
     if buffer.kind == "error":
         return f"error {buffer.error} {buffer.message!r}"
     return f"{buffer.kind} {buffer.position}"
@@ -257,10 +259,22 @@ def _wrong_buffer(
             _range("register", [buffer.nbytes], registers)
             or _range("launch", [buffer.first, buffer.last], len(execution.launches))
             or ("it ends before it begins" if buffer.last < buffer.first else None)
+            or _wrong_sharing(execution, buffer)
         ),
     }
     rule = rules.get(buffer.kind)
     return "unknown kind of buffer" if rule is None else rule()
+
+
+def _wrong_sharing(execution: Execution, buffer: Buffer) -> str | None:
+    if buffer.shares == -1:
+        return None
+    wrong = _range("buffer", [buffer.shares], len(execution.buffers))
+    if wrong is not None:
+        return wrong
+    owner = execution.buffers[buffer.shares]
+    fits = owner.kind == "temporary" and owner.first < buffer.first <= owner.last <= buffer.last
+    return None if fits else f"it cannot take over the memory of buffer {buffer.shares}"
 
 
 def _launch(launch: Launch) -> str:

@@ -35,6 +35,8 @@ class Explanation:
             once.
         bytes_eager: bytes that the recorded operators move at least if each runs alone, as in eager
             mode: each reads its operands and writes its results once.
+        bytes_held: bytes of the memory of intermediate values, of the program that needs most.
+        bytes_alive: bytes of its intermediate values that are alive at once, at most.
         launches: the name of each of those launches, the bytes that it reads, and those that it
             writes, in order.
         guards: conditions, as lines of Python, under which a later call runs without its Python.
@@ -49,6 +51,8 @@ class Explanation:
     bytes_moved: int = 0
     bytes_least: int = 0
     bytes_eager: int = 0
+    bytes_held: int = 0
+    bytes_alive: int = 0
     launches: list[LaunchTraffic] = field(default_factory=list)
     graphs: list[Any] = field(default_factory=list)
     guards: list[str] = field(default_factory=list)
@@ -79,6 +83,8 @@ class Explanation:
             f"{self.graph_break_count} flushes before the end",
             f"  {self.bytes_least} bytes are the least possible; operators alone move "
             f"{self.bytes_eager}",
+            f"  {self.bytes_held} bytes of memory hold intermediate values; at most "
+            f"{self.bytes_alive} are alive at once",
         ]
         lines += self._launch_lines()
         lines += [
@@ -114,6 +120,8 @@ def explain(function: Function, *args: Any, **kwargs: Any) -> Explanation:
         explanation.kernels += report.launches
         explanation.graphs.append(report.graph)
         _add_traffic(explanation, report)
+        memory = explanation.bytes_held, explanation.bytes_alive
+        explanation.bytes_held, explanation.bytes_alive = max(memory, report.plan.memory)
     explanation.different_kernels = len(different)
     _add_guards(explanation, function, args, kwargs)
     return explanation

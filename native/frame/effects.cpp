@@ -71,7 +71,8 @@ PyObject* record_gradients(PyObject*, PyObject*) {
 }
 
 PyObject* record_pending(PyObject*, PyObject* tensor) {
-  return PyBool_FromLong(is_tensor(tensor) && tensor_of(tensor)->storage->pending);
+  const Storage* storage = is_tensor(tensor) ? tensor_of(tensor)->storage : nullptr;
+  return PyBool_FromLong(storage && storage->pending && !storage->discarded);
 }
 
 // ---------------------------------------------------------------- gradients

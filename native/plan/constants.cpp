@@ -10,6 +10,11 @@
 //
 // The storages are held while values are remembered, so that no other storage is taken for one of
 // them. `Constants.clear` gives them up: capture/freezing.py calls it when the function dies.
+//
+// Weights may be *discarded* when the values are there: the module gets other parameters, without
+// memory (`discarded_like`), and `Constants.adopt` takes these for the former ones. Reading one
+// raises (tensor.cpp), so their values cannot be computed again: they stay until their function
+// dies, whatever else is forgotten.
 #include "plan/constants.h"
 
 #include <algorithm>
@@ -35,7 +40,8 @@ struct Origin {
 struct Remembered {
   std::vector<Origin> origins;
   std::vector<Scalar> numbers;
-  Ref<> values;  // a tuple of tensors
+  Ref<> values;      // a tuple of tensors
+  int64_t owner = 0;  // of the function whose weights were discarded; 0: none were
 };
 
 struct Constants {
@@ -53,7 +59,8 @@ Constants* constants_of(PyObject* object) { return reinterpret_cast<Constants*>(
 
 bool same_origin(const Origin& origin, const Tensor* t) {
   return origin.storage.get() == t->storage && origin.offset == t->offset &&
-         origin.writes == t->storage->writes && storage_private(t->storage);
+         origin.writes == t->storage->writes &&
+         (t->storage->discarded || storage_private(t->storage));
 }
 
 bool same_inputs(const Constants* c, const Remembered& set, const Call& call) {
@@ -79,7 +86,7 @@ PyObject* find(Constants* c, const Call& call) {
 // Gives up values of memory that was written to since: they can never be right again.
 void drop_stale(Constants* c) {
   const auto stale = [](const Remembered& set) {
-    return std::any_of(set.origins.begin(), set.origins.end(), [](const Origin& origin) {
+    return !set.owner && std::any_of(set.origins.begin(), set.origins.end(), [](const auto& origin) {
       return origin.writes != origin.storage.get()->writes;
     });
   };
@@ -139,9 +146,11 @@ PyObject* values_of(Constants* c, const Call& call) {
   if (same_inputs(c, set, call)) {  // nobody wrote meanwhile
     drop_stale(c);
     Remembered oldest;  // goes last, too
-    if (c->remembered.size() >= kMostSets) {
-      oldest = std::move(c->remembered.back());
-      c->remembered.pop_back();
+    const auto last = std::find_if(c->remembered.rbegin(), c->remembered.rend(),
+                                   [](const Remembered& each) { return !each.owner; });
+    if (c->remembered.size() >= kMostSets && last != c->remembered.rend()) {
+      oldest = std::move(*last);
+      c->remembered.erase(std::next(last).base());
     }
     c->remembered.insert(c->remembered.begin(), std::move(set));
   }
@@ -189,6 +198,37 @@ void forget(Constants* c) {
   before.swap(c->remembered);  // code of users may run while they go
 }
 
+// The same of those that can be computed again, and of those whose function dies.
+void forget_for(Constants* c, int64_t owner) {
+  std::vector<Remembered> present, before;
+  before.swap(c->remembered);
+  for (Remembered& set : before) {
+    if (set.owner && set.owner != owner) present.push_back(std::move(set));
+  }
+  c->remembered = std::move(present);
+}
+
+// adopt(former, discarded, owner): values of the memory of a tensor become those of another.
+PyObject* py_adopt(PyObject* self, PyObject* args) {
+  PyObject *former, *discarded;
+  long long owner;
+  if (!PyArg_ParseTuple(args, "OOL", &former, &discarded, &owner)) return nullptr;
+  bool adopted = false;
+  Storage* from = is_tensor(former) ? tensor_of(former)->storage : nullptr;
+  Storage* to = is_tensor(discarded) ? tensor_of(discarded)->storage : nullptr;
+  for (Remembered& set : constants_of(self)->remembered) {
+    for (Origin& origin : set.origins) {
+      if (!from || !to || origin.storage.get() != from) continue;
+      if (origin.writes != from->writes) continue;  // they are not its values any more
+      origin.storage = share(to);
+      origin.writes = to->writes;
+      set.owner = owner;
+      adopted = true;
+    }
+  }
+  return PyBool_FromLong(adopted);
+}
+
 int constants_clear(PyObject* self) {
   drop(constants_of(self)->compute);
   forget(constants_of(self));
@@ -203,8 +243,10 @@ void constants_dealloc(PyObject* self) {
   type->tp_free(self);
 }
 
-PyObject* py_clear(PyObject* self, PyObject*) {
-  forget(constants_of(self));
+PyObject* py_clear(PyObject* self, PyObject* owner) {
+  const long long number = PyLong_AsLongLong(owner);
+  if (number == -1 && PyErr_Occurred()) return nullptr;
+  forget_for(constants_of(self), number);
   Py_RETURN_NONE;
 }
 
@@ -215,7 +257,12 @@ PyObject* get_values(PyObject* self, void*) {
 }
 
 PyMethodDef constants_methods[] = {
-    {"clear", py_clear, METH_NOARGS, "Forgets all values, and the tensors they are of."},
+    {"clear", py_clear, METH_O,
+     "Forgets values, and the tensors they are of: all but those of discarded weights that another "
+     "owner has."},
+    {"adopt", py_adopt, METH_VARARGS,
+     "adopt(former, discarded, owner): takes a tensor without memory for the one that values were "
+     "computed from; False: none was."},
     {nullptr, nullptr, 0, nullptr},
 };
 PyGetSetDef constants_getset[] = {
@@ -244,7 +291,24 @@ PyObject* can_freeze(PyObject*, PyObject* object) {
   return PyBool_FromLong(storage->pending || storage_private(storage));
 }
 
+// A tensor like another one whose memory cannot be read: reading it raises.
+PyObject* discarded_like(PyObject*, PyObject* object) {
+  if (!is_tensor(object)) {
+    PyErr_SetString(PyExc_TypeError, "[freezing] a tensor is expected");
+    return nullptr;
+  }
+  const Tensor* t = tensor_of(object);
+  auto storage = steal(storage_pending(t->storage->nbytes, t->device, nullptr));
+  if (!storage) return nullptr;
+  storage.get()->discarded = true;
+  storage.get()->resizable = false;
+  return object_of(tensor_new(storage.release(), t->dtype, t->device, t->ndim, t->dims,
+                              t->dims + t->ndim, t->offset));
+}
+
 PyMethodDef functions[] = {
+    {"discarded_like", discarded_like, METH_O,
+     "A tensor with the geometry of another one, and without memory: reading it raises."},
     {"can_freeze", can_freeze, METH_O,
      "Whether a tensor's memory is written by Flambeau alone, so that writes are noticed."},
     {nullptr, nullptr, 0, nullptr},

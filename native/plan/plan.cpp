@@ -149,6 +149,11 @@ PyObject* get_backward(PyObject* self, void*) {
   const Plan* plan = reinterpret_cast<Plan*>(self);
   return Py_NewRef(plan->backward && plan->backward->op ? plan->backward->op : Py_None);
 }
+PyObject* get_memory(PyObject* self, void*) {
+  const Plan* plan = reinterpret_cast<Plan*>(self);
+  return Py_BuildValue("(LL)", static_cast<long long>(plan->arena_bytes),
+                       static_cast<long long>(plan->arena_least));
+}
 PyObject* get_launches(PyObject* self, void*) {
   const PlanCode* code = reinterpret_cast<Plan*>(self)->code;
   return build_tuple(code ? code->launches.size() : 0, [code](size_t i) {
@@ -191,6 +196,9 @@ PyGetSetDef plan_getset[] = {
      "Nanoseconds that runs took while other code for it is awaited; None: it is not.", nullptr},
     {"backward", get_backward, nullptr, "The op that computes its gradients, or None.", nullptr},
     {"launches", get_launches, nullptr, "Names of its launches, once compiled.", nullptr},
+    {"memory", get_memory, nullptr,
+     "Bytes of its temporaries, and those alive at once, at the sizes of its newest instance.",
+     nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 

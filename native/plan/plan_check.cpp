@@ -105,6 +105,16 @@ bool check_packing(const Launch& launch, const std::vector<BufferSpec>& buffers)
   return fine || bad_spec("packing", "must be of a kernel alone, from an input to a temporary");
 }
 
+// A chain of temporaries that share memory goes back in time, so it ends.
+bool check_sharing(const BufferSpec& buffer, const std::vector<BufferSpec>& buffers) {
+  if (buffer.shares == -1) return true;
+  if (!check_registers({buffer.shares}, static_cast<int64_t>(buffers.size()))) return false;
+  const BufferSpec& owner = buffers[buffer.shares];
+  const bool fits = owner.kind == BufferSpec::Temporary && owner.first < buffer.first &&
+                    buffer.first <= owner.last && owner.last <= buffer.last;
+  return fits || bad_spec("temporary", "memory of one that ends as it begins");
+}
+
 bool check_buffer(const Plan* plan, const BufferSpec& buffer, int64_t registers, int64_t launches) {
   switch (buffer.kind) {
     case BufferSpec::Input:
@@ -182,6 +192,7 @@ bool check_code(const Plan* plan, const PlanCode& code) {
   const auto launches = static_cast<int64_t>(code.launches.size());
   for (const BufferSpec& buffer : code.buffers) {
     if (!check_buffer(plan, buffer, limit, launches)) return false;
+    if (buffer.kind == BufferSpec::Temporary && !check_sharing(buffer, code.buffers)) return false;
   }
   for (const Launch& launch : code.launches) {
     if (!check_launch(plan, launch, code.buffers, limit)) return false;

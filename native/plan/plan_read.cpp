@@ -200,6 +200,7 @@ bool read_buffer(PyObject* record, BufferSpec* out) {
   return read_kind(record, "kind", kKinds, &out->kind) &&
          read_i32(record, "position", &out->index) && read_i32(record, "nbytes", &out->nbytes) &&
          read_i32(record, "first", &out->first) && read_i32(record, "last", &out->last) &&
+         read_i32(record, "shares", &out->shares) &&
          read_kind(record, "error", kErrors, &out->error) &&
          read_text(record, "message", &out->message);
 }

@@ -752,6 +752,8 @@ bool instance_prepare(Instance* instance) {
     drop(instance->code);
     return false;
   }
+  plan->arena_bytes = instance->arena_bytes;
+  plan->arena_least = instance->arena_least;
   resolve_launches(instance);
   instance->simple = is_simple(instance);
   return true;

@@ -584,7 +584,8 @@ void record_enter() {
     spare_recorders.pop_back();
   }
   active_recorder->epoch = next_epoch++;
-  active_recorder->tuned = active_recorder->frozen = false;
+  active_recorder->tuned = false;
+  active_recorder->frozen = 0;
   active_recorder->budget = -1;
   active_recorder->lasting = active_recorder->learning = false;
   active_recorder->sealed = active_recorder->rereads = 0;
@@ -652,9 +653,9 @@ PyObject* record_tune(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
-// record_freeze(): from now on, where no gradients are recorded.
-PyObject* record_freeze(PyObject*, PyObject*) {
-  if (active_recorder && !grad_mode.enabled) active_recorder->frozen = true;
+// record_freeze(discards): from now on, where no gradients are recorded.
+PyObject* record_freeze(PyObject*, PyObject* discards) {
+  if (active_recorder && !grad_mode.enabled) active_recorder->frozen = 1 + (discards == Py_True);
   Py_RETURN_NONE;
 }
 
@@ -746,8 +747,9 @@ PyMethodDef methods[] = {
      "and written at their end."},
     {"record_end", record_end, METH_O, "Flushes and ends the innermost region."},
     {"record_tune", record_tune, METH_NOARGS, "The recorded streams' plans are autotuned."},
-    {"record_freeze", record_freeze, METH_NOARGS,
-     "Weights are constants of the recorded streams' plans, where no gradients are recorded."},
+    {"record_freeze", record_freeze, METH_O,
+     "Weights are constants of the recorded streams' plans, where no gradients are recorded; True: "
+     "which own them."},
     {"record_budget", record_budget, METH_O,
      "The fraction of activations that backwards of the recorded streams may save."},
     {"record_flush", record_flush_now, METH_O, "Runs what was recorded so far."},

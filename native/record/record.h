@@ -143,7 +143,7 @@ struct Recorder {
   std::vector<Tensor*> taped;        // owned: results that got a history, see region.cpp
   uint64_t first_sequence = 0;       // nodes from this one on are of this stream
   bool tuned = false;                // its plans' candidates are measured
-  bool frozen = false;               // weights are constants of its plans
+  uint8_t frozen = 0;                // 1: weights are constants of its plans; 2: and discarded
   double budget = -1;                // of memory for activations; negative: the setting's
   bool kept = false;                 // a region is over, but its tape may ask for inner values
   std::vector<uint32_t> versions;    // of the externals, when it was kept

@@ -105,7 +105,7 @@ Resolve resolve(Recorder* r, Tensor* t, int32_t* id) {
                same_geometry(r->values[state.latest], t)) {
       *id = state.latest;  // a copy's original
     }
-  } else if (t->storage->pending) {
+  } else if (t->storage->pending && !(t->storage->discarded && r->frozen)) {
     return Resolve::Again;
   }
   if (*id < 0) *id = add_external(r, t);
@@ -479,6 +479,7 @@ bool settle_others(const Recorder* r, const Call& call, bool* fine) {
     if (!t) continue;
     const Recorder* owner = t->storage->pending ? t->storage->recorder : t->storage->writer;
     if (owner == r || (!owner && !t->storage->pending)) continue;
+    if (t->storage->discarded && r->frozen) continue;
     settled = false;
     *fine = tensor_materialise(t, "value of another stream");
   }

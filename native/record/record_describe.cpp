@@ -80,7 +80,7 @@ PyObject* describe_stream(const Recorder* r, const std::vector<int32_t>& live, b
   PyObject* outputs = list_of(live, [&](int32_t value) { return describe_live(r, value); });
   return described(Description::Stream,
                    {externals, records, outputs, PyBool_FromLong(r->tuned),
-                    PyBool_FromLong(r->frozen), PyFloat_FromDouble(r->budget)});
+                    PyLong_FromLong(r->frozen), PyFloat_FromDouble(r->budget)});
 }
 
 }  // namespace fb

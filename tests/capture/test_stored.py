@@ -55,11 +55,13 @@ AHEAD = {"compiled": "loss_of", "run": "ahead_of_time", "twice": False}
 every_program = pytest.mark.parametrize("program", [STEP, AHEAD], ids=("step", "ahead"))
 
 
-def run(cache: Path, program: dict[str, object] = STEP) -> tuple[int, str]:
+def run(
+    cache: Path, program: dict[str, object] = STEP, source: str = PROGRAM
+) -> tuple[int, str]:
     """Number of traces and the losses of a fresh process."""
     environment = os.environ | {"FLAMBEAU_CACHE_DIR": str(cache), "FLAMBEAU_VERIFY": "0"}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(**program)],
+        [sys.executable, "-c", source.format(**program)],
         env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
     traces, losses = done.stdout.strip().split(" ", 1)
@@ -121,3 +123,53 @@ def test_damaged_plan_counts_as_absent(stored) -> None:
     traces, second = run(cache)
     assert traces > 0
     assert first == second
+
+
+# ------------------------------------------------------------------------------- frozen programs
+
+FROZEN = """
+import sys
+import flambeau as torch
+from flambeau.capture import stream
+
+traces = []
+run = stream.StreamTrace.run
+stream.StreamTrace.run = lambda self: traces.append(0) or run(self)
+torch.manual_seed({seed})
+model = torch.nn.Sequential(
+    torch.nn.Conv2d(3, {channels}, 3), torch.nn.BatchNorm2d({channels}), torch.nn.ReLU(),
+    torch.nn.Flatten(), torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(
+        36 * {channels}, 4)),
+).eval()
+compiled = torch.compile(model, options={{"freezing": True}})
+sums = []
+with torch.no_grad(), stream.watching() as reports:
+    for rows in (2, 3, 2):
+        x = torch.randn(rows, 3, 8, 8)
+        y = compiled(x)
+        assert torch.allclose(y, model(x), rtol=1e-4, atol=1e-5)
+        sums.append(y.sum().item().hex())
+    model[4].bias.add_(1.0)
+    assert torch.allclose(compiled(x), model(x), rtol=1e-4, atol=1e-5)
+assert [report.plan.constants.runs for report in reports] == [2]
+tracing = "flambeau.driver.specify" in sys.modules or "flambeau.compiler.pipeline" in sys.modules
+print(len(traces) + tracing, sums)
+"""
+
+
+def test_frozen_programs_are_stored(tmp_path: Path) -> None:
+    """Their plans hold no weight: constants are computed anew, and other values make no plan."""
+    first = run(tmp_path, {"seed": 0, "channels": 4}, FROZEN)
+    assert first[0] > 0
+    assert run(tmp_path, {"seed": 0, "channels": 4}, FROZEN) == (0, first[1])
+    traces, other = run(tmp_path, {"seed": 1, "channels": 4}, FROZEN)
+    assert traces == 0 and other != first[1]
+    assert run(tmp_path, {"seed": 0, "channels": 5}, FROZEN)[0] > 0  # weights of another shape
+
+
+def test_frozen_programs_without_their_kernels(tmp_path: Path) -> None:
+    first = run(tmp_path, {"seed": 0, "channels": 4}, FROZEN)
+    for bundle in (tmp_path / "bundles").iterdir():
+        bundle.unlink()
+    traces, second = run(tmp_path, {"seed": 0, "channels": 4}, FROZEN)
+    assert traces > 0 and second == first[1]

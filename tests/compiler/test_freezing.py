@@ -250,8 +250,6 @@ def test_setting_and_option():
     with config.patch(freezing=True):
         compiled = torch.compile(model)
         unfrozen = torch.compile(model, options={"freezing": False})
-        with pytest.raises(NotImplementedError, match="freezing_discard_parameters"):
-            torch.compile(model, options={"freezing_discard_parameters": True})
     assert constants_of(unfrozen, x)[1] == [None]
     assert [each is None for each in constants_of(compiled, x)[1]] == [False]
     with config.patch(freezing_discard_parameters=True):
@@ -276,3 +274,170 @@ def test_results_that_are_constants_are_copies():
         first = compiled()
         first.zero_()
         assert torch.equal(compiled(), model.weight * 2)
+
+
+# ------------------------------------------------------------------------------- discarded weights
+
+DISCARDING = {"options": {"freezing": True, "freezing_discard_parameters": True}}
+DISCARDED = "original parameters have been discarded for memory efficiency"
+
+
+class Mixed(Adapted):
+    """Constants that are computed, weights that are read as they are, and what no program reads."""
+
+    def __init__(self, width=16):
+        super().__init__(width)
+        self.last = nn.Linear(width, 4)
+        self.unread = nn.Parameter(torch.randn(3))
+
+    def forward(self, x):
+        return self.last(super().forward(x))
+
+
+def allocated():
+    gc.collect()
+    return runtime.memory_stats()["allocated_bytes.all.current"]
+
+
+def test_discarded_weights():
+    torch.manual_seed(7)
+    model, x = Mixed(), torch.randn(5, 16)
+    compiled = torch.compile(model, **DISCARDING)
+    with torch.no_grad():
+        inputs = [torch.randn(rows, 16) for rows in (5, 9, 5, 3, 5, 5, 7, 7)]
+        expected = [model(y) for y in inputs]
+        assert all(torch.equal(compiled(y), z) for y, z in zip(inputs, expected, strict=True))
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if name == "unread":
+            assert len(tensor.tolist()) == 3
+            continue
+        assert isinstance(tensor, nn.Parameter) or name == "scale"
+        for read in (lambda t: t + 1, torch.Tensor.tolist, torch.clone, str, lambda t: t.zero_()):
+            with torch.no_grad(), pytest.raises(RuntimeError, match=DISCARDED):
+                read(tensor)
+    with pytest.raises(RuntimeError, match=DISCARDED):
+        model(x)
+    with pytest.raises(RuntimeError, match=DISCARDED):
+        compiled(x)  # gradients are recorded
+    with torch.no_grad():
+        assert torch.equal(compiled(inputs[0]), expected[0])
+        with pytest.raises(RuntimeError, match=DISCARDED):
+            compiled(inputs[0][None])  # a program that is not there
+        assert torch.equal(compiled(inputs[0]), expected[0])
+
+
+def test_discarded_weights_free_their_memory():
+    torch.compiler.reset()
+    model, x = Adapted(width=64), torch.randn(4, 64)
+    matrix = 64 * 64 * 4
+    with torch.no_grad():
+        expected = model(x)
+        for options, matrices in ((OPTIONS, 2), (DISCARDING, 1)):
+            again = Adapted(width=64)
+            again.load_state_dict(model.state_dict())
+            compiled = torch.compile(again, **options)
+            assert torch.equal(compiled(x), expected)
+            runtime.empty_cache()  # packed weights
+            before = allocated()
+            del compiled, again
+            assert matrices * matrix <= before - allocated() < (matrices + 0.5) * matrix
+
+
+def test_tensors_that_others_hold_are_whole():
+    model, x = Mixed(), torch.randn(5, 16)
+    weight, copy = model.weight, model.weight.clone()
+    compiled = torch.compile(model, **DISCARDING)
+    with torch.no_grad():
+        compiled(x)
+    assert torch.equal(weight, copy) and model.weight is not weight
+    weight_of_last = model.last.weight
+    with pytest.raises(RuntimeError, match=DISCARDED):
+        weight_of_last.sum()
+
+
+def test_functions_that_share_a_program_own_their_weights():
+    x = torch.randn(5, 16)
+    models = [Mixed() for _ in range(12)]  # more than a program remembers of others
+    with torch.no_grad():
+        expected = [model(x) for model in models]
+        compiled = [torch.compile(model, **DISCARDING) for model in models]
+        plain = Mixed()
+        frozen = torch.compile(plain, **OPTIONS)
+        for _ in range(4):
+            assert torch.equal(frozen(x), plain(x))
+            for function, result in zip(compiled, expected, strict=True):
+                assert torch.equal(function(x), result)
+        del compiled[::2], function
+        gc.collect()
+        for function, result in zip(compiled, expected[1::2], strict=True):
+            assert torch.equal(function(x), result)
+
+
+def test_discarded_weights_go_with_the_function():
+    model, x = Mixed(), torch.randn(5, 16)
+    compiled = torch.compile(model, **DISCARDING)
+    weight = weakref.ref(model.last.weight)
+    _, [constants], _ = constants_of(compiled, x)
+    value = weakref.ref(constants.values[0][0])
+    assert weight() is not None and model.last.weight is not weight()
+    del compiled, model
+    gc.collect()
+    assert value() is None and weight() is None and constants.values == ()
+
+
+def test_discarding_functions_skip_their_python():
+    model, x = Mixed(), torch.randn(5, 16)
+    with torch.no_grad():
+        expected = model(x)
+        compiled = torch.compile(model.forward, **DISCARDING)
+        for _ in range(8):
+            assert torch.equal(compiled(x), expected)
+    assert compiled._hits > 0
+
+
+def test_tied_weights_and_breaks():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(8, 8, bias=False), nn.Linear(8, 8, bias=False)
+            self.second.weight = self.first.weight
+
+        def forward(self, x):
+            x = self.first(x)
+            torch._dynamo.graph_break()
+            return self.second(x).relu()
+
+    model, x = Tied(), torch.randn(3, 8)
+    with torch.no_grad():
+        expected = model(x)
+        compiled = torch.compile(model, **DISCARDING)
+        for _ in range(5):
+            assert torch.equal(compiled(x), expected)
+    assert model.first.weight is model.second.weight
+    with pytest.raises(RuntimeError, match=DISCARDED):
+        model(x)
+
+
+def test_folded_norms_are_discarded():
+    model, x = convolutions(), torch.randn(2, 3, 16, 16)
+    with torch.no_grad():
+        expected = model(x)
+        compiled = torch.compile(model, **DISCARDING)
+        for _ in range(3):
+            assert torch.allclose(compiled(x), expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(RuntimeError, match=DISCARDED):
+        model[1].running_mean.sum()
+
+
+def test_models_of_other_widths():
+    """Sizes of weights are constants, whatever they were in programs before."""
+    torch.compiler.reset()
+    with torch.no_grad():
+        for width in (16, 24, 32, 24):
+            y = torch.randn(3, width)
+            for options in (DISCARDING, OPTIONS):
+                model = Mixed(width)
+                expected, rows = model(y), model(y[:2])
+                compiled = torch.compile(model, **options)
+                assert all(torch.equal(compiled(y), expected) for _ in range(3))
+                assert torch.equal(compiled(y[:2]), rows)

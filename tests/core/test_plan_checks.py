@@ -228,6 +228,21 @@ def test_number_of_an_execution_outside_its_range(path: tuple[Any, ...], wrong: 
     _refused(SPEC, _replaced(EXECUTION, path, wrong))
 
 
+def _sharing(shares: int, **changes: Any) -> Execution:
+    owner = Buffer("temporary", nbytes=8, first=0, last=1)
+    second = Buffer("temporary", nbytes=8, first=1, last=1, shares=shares)._replace(**changes)
+    return EXECUTION._replace(buffers=[*EXECUTION.buffers, owner, second])
+
+
+def test_temporaries_that_share_memory() -> None:
+    _plan(SPEC, _sharing(5)).prepare()
+    verify_plan(SPEC, _sharing(5))
+    assert "in launches 1 to 1 in the memory of buffer 5" in print_plan(SPEC, _sharing(5))
+    for wrong in (0, 6, 7, -2, HUGE):  # an input, itself, none
+        _refused(SPEC, _sharing(wrong))
+    _refused(SPEC, _sharing(5, first=0))  # a chain of these might not end
+
+
 def test_a_call_with_other_slots_is_refused() -> None:
     from flambeau.language.schema import ArgumentSpec
 

@@ -28,7 +28,8 @@ def learn(compiled: Any, ways: int, args: tuple[Any, ...], kwargs: dict[str, Any
 
     Args:
         compiled: the function; it gets the explanation.
-        ways: + 1 if its programs are autotuned, + 2 if its weights are constants.
+        ways: + 1 if its programs are autotuned, + 2 if its weights are constants, + 4 if
+            they are discarded.
         args, kwargs: of the call.
 
     Returns:
@@ -69,8 +70,8 @@ def _attempt(
     try:
         if ways & 1:
             _core.record_tune()
-        if ways & 2:
-            _core.record_freeze()
+        if ways >= 2:
+            _core.record_freeze(ways >= 4)
         return _explain(compiled, mode, args, kwargs), None
     except (Unexplained, Exception) as error:
         return [], _text(error)
