@@ -48,7 +48,7 @@ Compiled* as_compiled(PyObject* o) { return reinterpret_cast<Compiled*>(o); }
 // A dry run makes nodes of autograd, which hooks and anomaly mode would see.
 bool may_learn() {
   SavedHooks hooks;
-  return skipping && !active_recorder && !interceptors && !saved_hooks_active(&hooks) &&
+  return skipping && !active_recorder && explains(interceptors) && !saved_hooks_active(&hooks) &&
          !anomaly_recorder && !python_traced();
 }
 bool may_skip() { return skipping && !active_recorder && !record_watched() && !python_traced(); }
@@ -321,6 +321,7 @@ PyObject* record_learn_now(PyObject*, PyObject*) {
     return nullptr;
   }
   record_learn();
+  autocast_learn();
   const GradMode mode = grad_mode;
   return PyLong_FromLong((mode.enabled ? 1 : 0) + (mode.inference ? 2 : 0));
 }
@@ -329,6 +330,7 @@ PyObject* record_unlearn(PyObject*, PyObject* before) {
   const long mode = PyLong_AsLong(before);
   if (mode < 0) return nullptr;
   record_undo_gradients();
+  autocast_unlearn();
   record_forget_learnt();
   grad_mode.enabled = (mode & 1) != 0;
   grad_mode.inference = (mode & 2) != 0;
@@ -450,7 +452,17 @@ bool Explanation::gradients_hold(Tensor** tensors) const {
     if (!guard.holds(t, *this)) return false;
     if (guard.kind == GradientGuard::Input) tensors[guard.index] = t->autograd->grad;
   }
-  return taken.empty() || inputs_hold(tensors);
+  return true;
+}
+
+bool Explanation::casts_hold(Tensor** tensors) const {
+  if (clears_casts && autocast_caches_any()) return false;
+  return std::all_of(cast_guards.begin(), cast_guards.end(), [&](const CastGuard& guard) {
+    Tensor* cached = autocast_cached(input(guard.source, tensors));
+    if (guard.index < 0) return !cached;
+    tensors[guard.index] = cached;
+    return cached && taken[static_cast<size_t>(guard.index - arguments)].holds(cached);
+  });
 }
 
 bool Explanation::make_aliases(Inputs* inputs) const {
@@ -479,6 +491,8 @@ bool Explanation::holds(const Arguments& call, Inputs* inputs) {
     if (!constant_guards[i].holds(constants[i].get())) return false;
   }
   if (!gradient_guards.empty() && !gradients_hold(tensors)) return false;
+  if ((clears_casts || !cast_guards.empty()) && !casts_hold(tensors)) return false;
+  if (!taken.empty() && !inputs_hold(tensors)) return false;
   if (!aliases.empty() && !make_aliases(inputs)) return false;
   const bool written = !writes.empty() || !numbers.steps.empty();
   if ((replay && !edges_hold(tensors)) || (written && !writes_hold(tensors))) return false;
@@ -562,6 +576,11 @@ PyObject* build_all(Building* b) {
   for (int32_t source : b->x.gradients) {
     const auto value = steal(result ? build(b) : nullptr);
     if (!value || !set_gradient(b->x.input(source, b->tensors), value.get())) return nullptr;
+  }
+  for (int32_t source : b->x.casts) {
+    const auto value = steal(result ? build(b) : nullptr);
+    if (!value) return nullptr;
+    autocast_store(b->x.input(source, b->tensors), tensor_of(value.get()));
   }
   for (const Effect& effect : b->x.effects) {
     const auto value = steal(result ? build(b) : nullptr);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "call/autocast.h"
 #include "core.h"
 #include "frame/effects.h"
 #include "frame/numbers.h"
@@ -22,6 +23,7 @@ struct Modes {
   GradMode grad;
   uint8_t interceptors;
   bool functions_disabled, dry;
+  AutocastMode autocast;
   DType dtype;
   Device device;
 
@@ -188,6 +190,11 @@ struct GradientGuard {
 
   bool holds(const Tensor* t, const Explanation& x) const;
 };
+// What autocast has cached of a parameter before a call: nothing, or an input.
+struct CastGuard {
+  int32_t source;  // of the parameter
+  int32_t index;   // of `Explanation::inputs`; -1: nothing that is current
+};
 bool set_gradient(Tensor* t, PyObject* value);  // a tensor or None; false + exception
 
 // A dict from outside that gets an item, a list that gets an element, or a cell.
@@ -253,9 +260,9 @@ struct Explanation {
   int64_t changes;  // record_changes() when it was explained
   Ref<Instance> instance;
   std::vector<int32_t> sources;    // per tensor of the plan: of an input, or ~ of a constant
-  int32_t arguments = 0;           // the first inputs are arguments, the others are gradients
+  int32_t arguments = 0;           // the first inputs are arguments, then gradients and casts
   std::vector<AliasSpec> aliases;  // the last inputs
-  std::vector<TensorGuard> taken;  // of these gradients
+  std::vector<TensorGuard> taken;  // of these gradients, and of cached casts
   std::vector<Ref<Tensor>> constants;
   std::vector<TensorGuard> constant_guards;
   std::vector<Scalar> scalars;
@@ -268,10 +275,13 @@ struct Explanation {
   std::unordered_set<const Storage*> constant_memory;  // where `taken` is not empty
   std::vector<GradientGuard> gradient_guards;
   std::vector<int32_t> gradients;  // sources of tensors whose `.grad` calls set
+  std::vector<CastGuard> cast_guards;
+  bool clears_casts = false;    // of parameters: there are none before
+  std::vector<int32_t> casts;   // sources of parameters whose casts calls leave cached
   Numbers numbers;
   bool ranged = false;  // names a part of itself for profiles
   std::vector<Effect> effects;
-  std::vector<RecipeItem> recipe;  // of the result, then of each of `gradients` and `effects`
+  std::vector<RecipeItem> recipe;  // of the result, `gradients`, `casts` and `effects`
   std::vector<ViewSpec> views;
   std::vector<uint32_t> versions;  // of the outputs' memory, which calls wrote in place
   Ref<Replay> replay;              // null: no result needs a gradient
@@ -281,6 +291,7 @@ struct Explanation {
   bool edges_hold(Tensor** tensors) const;      // gradients leave it as where it was learnt
   bool writes_hold(Tensor** tensors) const;     // what is written is one tensor's only
   bool gradients_hold(Tensor** tensors) const;  // fills in those that are inputs
+  bool casts_hold(Tensor** tensors) const;      // as well
   bool inputs_hold(Tensor** tensors) const;     // none shares its memory
   bool make_aliases(Inputs* inputs) const;      // false: there is no memory for them
   bool is_argument(int32_t source) const { return source >= 0 && source < arguments; }
@@ -302,6 +313,9 @@ constexpr char kOtherProgram[] = "another program was recorded";
 // learn.cpp: what the active dry run recorded, as the explanation of a call. Null + exception,
 // whose text says why there is none.
 Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, PyObject* guards);
+
+// Interceptors under which calls may be explained.
+constexpr bool explains(uint8_t interceptors) { return (interceptors & ~kAutocast) == 0; }
 
 PyObject* record_gradients(PyObject*, PyObject*);
 PyObject* record_pending(PyObject*, PyObject* tensor);

@@ -12,14 +12,14 @@
 namespace fb {
 
 Modes Modes::now() {
-  return {grad_mode, fb::interceptors, torch_function_disabled,
-          dry_run,   default_dtype(),  default_device()};
+  return {grad_mode,     fb::interceptors, torch_function_disabled, dry_run,
+          autocast_mode, default_dtype(),  default_device()};
 }
 
 bool Modes::operator==(const Modes& other) const {
   return grad.enabled == other.grad.enabled && grad.inference == other.grad.inference &&
          interceptors == other.interceptors && functions_disabled == other.functions_disabled &&
-         dry == other.dry && dtype == other.dtype && device.kind == other.device.kind &&
+         dry == other.dry && autocast == other.autocast && dtype == other.dtype && device.kind == other.device.kind &&
          device.index == other.device.index;
 }
 

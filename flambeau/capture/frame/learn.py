@@ -10,6 +10,7 @@ from flambeau.capture.frame.evidence import (
     Raised,
     Unexplained,
     argument_lines,
+    cast_lines,
     gradient_lines,
 )
 from flambeau.capture.frame.machine import Machine
@@ -90,17 +91,21 @@ def _explain(compiled: Any, mode: int, args: tuple[Any, ...], kwargs: dict[str, 
     machine.check_generators()
     if int(_core.is_grad_enabled()) + 2 * int(_core.is_inference_mode_enabled()) != mode:
         raise Unexplained("it changes the gradient mode")
+    changed, *casts = _core.autocast_learnt()
+    if changed:
+        raise Unexplained("it changes the mode of autocast")
     names = [f"args[{i}]" for i in range(len(args))] + list(kwargs)
     gradients = _core.record_gradients()  # they are what they were from here on
     for _, before, read, _ in gradients:
         if read and before is not None:
             evidence.gradient(before)
     lines = argument_lines(values, names) + evidence.lines() + gradient_lines(gradients)
+    lines += cast_lines(*casts[:2])
     lines += machine.numbers.lines()
     machine.forget()  # what only the dry run holds is no result
     constants = tuple(evidence.constants.values())
     identical, built = tuple(results.identical), tuple(results.built)
-    effects = (gradients, [*evidence.effects.values()], machine.numbers.parts(), machine.ranged)
+    effects = (gradients, tuple(casts), [*evidence.effects.values()], machine.numbers.parts(), machine.ranged)
     parts = (evidence.parts(), constants, identical, built, lines, *effects)
     compiled._explain(args, kwargs, result, parts)
     return lines

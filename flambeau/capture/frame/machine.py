@@ -310,11 +310,14 @@ class Machine(Values):
             if type(function.__self__) is Generator:
                 return self._call_generator(function, args, kwargs)
             return self.call(function.__func__, (function.__self__, *args), kwargs)
+        if kind is _core.Op or kind is _core.shield:
+            if kwargs.get("out") is not None:
+                raise Unexplained("it passes out=")
+            if function.autocast is not None and _core.is_autocast_enabled():
+                return self._call_autocast(function, args, kwargs)
         if kind is _core.Op:
             return self._call_operator(function, args, kwargs)
         if kind is _core.shield:
-            if kwargs.get("out") is not None:
-                raise Unexplained("it passes out=")
             return self.call(function.__wrapped__, args, kwargs)
         if kind is _core.CompiledFunction:
             return self.call(function._function, args, kwargs)
@@ -390,8 +393,6 @@ class Machine(Values):
         if op.gate is not None:
             raise Unexplained(f"operator {op.__name__} has a gate")
         self.evidence.operator(op)
-        if kwargs.get("out") is not None:
-            raise Unexplained("it passes out=")
         composed = any("python" in flags for _, _, flags in op.overloads)
         if not composed and any(type(v) is Number for v in (*args, *kwargs.values())):
             return self._call_with_numbers(op, args, kwargs)
@@ -403,6 +404,12 @@ class Machine(Values):
             if "python" in flags:
                 return self._call_body(body, arguments, values)
         return self.collection(self.native(op, *args, **kwargs))
+
+    def _call_autocast(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        rule = function.autocast
+        if callable(rule):
+            return self.call(rule, args, kwargs)
+        return native.call(self, _core.autocast_call, (rule, function, args, kwargs), {})
 
     def _call_with_numbers(self, op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         names = {key: self.numbers.argument(value, op.__name__) for key, value in kwargs.items()}

@@ -42,7 +42,8 @@ _PURE: frozenset[Any] = frozenset(
         math.comb, math.perm, math.isqrt, math.fsum, math.dist, math.nextafter, math.ulp,
         math.cbrt, math.exp2, math.expm1, math.log1p,
         _core.is_grad_enabled, _core.is_inference_mode_enabled,
-        _core.is_recording, _core.Size, _core.device,
+        _core.is_recording, _core.Size, _core.device, _core.is_autocast_enabled,
+        _core.get_autocast_dtype, _core.is_autocast_cache_enabled,
     }
 )  # fmt: skip
 _BUILDERS: dict[Any, Any] = {
@@ -449,6 +450,39 @@ def _ignore(machine: Machine, *args: object) -> None:
     """A call without effect in a dry run."""
 
 
+def _set_mode(function: Callable[..., object]) -> Callable[..., object]:
+    """A function that changes a mode of the thread, which the core restores at the end."""
+
+    def change(machine: Machine, *args: Any) -> Any:
+        machine.touch(args)
+        return machine.native(function, *args)
+
+    return change
+
+
+def _push_region(machine: Machine, region: object, before: Any) -> None:
+    machine.native(_core.autocast_push, region, before)
+
+
+def _pop_region(machine: Machine, region: object) -> Any:
+    return machine.native(_core.autocast_pop, region)
+
+
+def _autocast_call(machine: Machine, rule: object, function: object, args: Any, named: Any) -> Any:
+    """A call on operands that are cast by a rule."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for value in (*args, *kwargs.values()):
+            if type(value) is list:  # of casts
+                machine.fresh(value)
+        return machine.call(function, args, kwargs)
+
+    for value in (args, *args, *named.values()):
+        if type(value) in (list, tuple):
+            machine.length(value)
+    return machine.native(_core.autocast_call, rule, call, args, named)
+
+
 _CLASS_METHODS: dict[tuple[type, str], Callable[..., object]] = {
     (dict, "fromkeys"): _fromkeys,
     (itertools.chain, "from_iterable"): _from_iterable,
@@ -603,6 +637,14 @@ _SPECIAL: dict[Any, Callable[..., object]] = {
     _core.profile_exit: _ignore,
     _core.record_begin_sealed: _ignore,
     _core.record_end: _ignore,
+    _core.set_autocast_enabled: _set_mode(_core.set_autocast_enabled),
+    _core.set_autocast_dtype: _set_mode(_core.set_autocast_dtype),
+    _core.set_autocast_cache_enabled: _set_mode(_core.set_autocast_cache_enabled),
+    _core.clear_autocast_cache: _set_mode(_core.clear_autocast_cache),
+    _core.autocast_nesting: _set_mode(_core.autocast_nesting),
+    _core.autocast_push: _push_region,
+    _core.autocast_pop: _pop_region,
+    _core.autocast_call: _autocast_call,
     hash: _hash,
     object.__new__: _new,
     object.__setattr__: _plain_setattr,
