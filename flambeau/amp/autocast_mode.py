@@ -213,9 +213,8 @@ def custom_fwd(
         if cast_inputs is None or not enabled:
             return fwd(*args, **kwargs)
         with autocast(device_type=device_type, enabled=False):
-            return fwd(
-                *_cast(args, device_type, cast_inputs), **_cast(kwargs, device_type, cast_inputs)
-            )
+            values = _cast(args[1:], device_type, cast_inputs)
+            return fwd(args[0], *values, **_cast(kwargs, device_type, cast_inputs))
 
     return decorate_fwd
 

@@ -171,6 +171,7 @@ int compiled_traverse(PyObject* object, visitproc visit, void* arg) {
     Py_VISIT(x->text.get());
     for (const Ref<Tensor>& t : x->constants) Py_VISIT(object_of(t));
     if (const int stop = x->pattern.visit(visit, arg)) return stop;
+    for (const LeafGuard& guard : x->leaf_guards) Py_VISIT(guard.hooks.get());
     for (const Effect& effect : x->effects) Py_VISIT(effect.container.get());
     for (const NumberItem& item : x->numbers.items) Py_VISIT(item.container.get());
     for (const RecipeItem& item : x->recipe) {
@@ -351,6 +352,11 @@ PyMethodDef functions[] = {
     {"record_gradients", record_gradients, METH_NOARGS,
      "The gradients that the active dry run reached: (tensor, what was there, whether it was read, "
      "what is there now) each. They are what they were from now on."},
+    {"record_leaves", record_leaves, METH_NOARGS,
+     "The leaves that backwards of the active dry run reached."},
+    {"record_calls", record_calls, METH_O,
+     "Sets who is called, in dry runs of this thread, in place of functions that the engine calls: "
+     "(function, arguments), and (hooks, None) before those of a dict; returns the old one."},
     {"record_pending", record_pending, METH_O,
      "Whether a tensor has no memory yet: a stream owes it."},
     {"set_skipping", set_skipping, METH_O,
@@ -491,6 +497,11 @@ bool Explanation::holds(const Arguments& call, Inputs* inputs) {
     if (!constant_guards[i].holds(constants[i].get())) return false;
   }
   if (!gradient_guards.empty() && !gradients_hold(tensors)) return false;
+  if (!std::all_of(leaf_guards.begin(), leaf_guards.end(), [&](const LeafGuard& guard) {
+        return guard.holds(input(guard.source, tensors));
+      })) {
+    return false;
+  }
   if ((clears_casts || !cast_guards.empty()) && !casts_hold(tensors)) return false;
   if (!taken.empty() && !inputs_hold(tensors)) return false;
   if (!aliases.empty() && !make_aliases(inputs)) return false;

@@ -195,6 +195,14 @@ struct CastGuard {
   int32_t source;  // of the parameter
   int32_t index;   // of `Explanation::inputs`; -1: nothing that is current
 };
+// A leaf that a backward reaches: it stays one, with these hooks.
+struct LeafGuard {
+  int32_t source;
+  Ref<> hooks;  // a dict, whose items `Guards` compares; null: there are none
+
+  static LeafGuard of(int32_t source, const Tensor* t);
+  bool holds(const Tensor* t) const;
+};
 bool set_gradient(Tensor* t, PyObject* value);  // a tensor or None; false + exception
 
 // A dict from outside that gets an item, a list that gets an element, or a cell.
@@ -275,6 +283,7 @@ struct Explanation {
   std::unordered_set<const Storage*> constant_memory;  // where `taken` is not empty
   std::vector<GradientGuard> gradient_guards;
   std::vector<int32_t> gradients;  // sources of tensors whose `.grad` calls set
+  std::vector<LeafGuard> leaf_guards;
   std::vector<CastGuard> cast_guards;
   bool clears_casts = false;    // of parameters: there are none before
   std::vector<int32_t> casts;   // sources of parameters whose casts calls leave cached
@@ -319,6 +328,8 @@ constexpr bool explains(uint8_t interceptors) { return (interceptors & ~kAutocas
 
 PyObject* record_gradients(PyObject*, PyObject*);
 PyObject* record_pending(PyObject*, PyObject* tensor);
+PyObject* record_leaves(PyObject*, PyObject*);
+PyObject* record_calls(PyObject*, PyObject* caller);
 
 bool init_frame(PyObject* module);
 

@@ -167,6 +167,20 @@ class Builder {
     return true;
   }
 
+  bool add_leaves(PyObject* list) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+      const Tensor* t = tensor_of(PyList_GET_ITEM(list, i));
+      const auto source = sources_.find(t);
+      if (source == sources_.end()) {  // one that the call makes
+        if (LeafGuard::of(0, t).hooks) return refuse("a gradient has hooks") != nullptr;
+        continue;
+      }
+      x_->leaf_guards.push_back(LeafGuard::of(source->second, t));
+      if (!x_->leaf_guards.back().holds(t)) return refuse("a gradient has hooks") != nullptr;
+    }
+    return true;
+  }
+
   // (cleared, lookups, casts): see autocast_learnt. Casts that were there are inputs, as gradients
   // are.
   bool add_casts(PyObject* casts) {
@@ -509,7 +523,7 @@ class Builder {
     return true;
   }
   bool is_spent(const Node* node) const {
-    if (node_observed(node)) return false;
+    if (node_observed(node) || node->kind == NodeKind::Function) return false;
     if (node->kind == NodeKind::Accumulate) {
       const auto source = sources_.find(tensor_of(node->object));
       return source != sources_.end() && source->second < 0;  // that of an argument would be owned
@@ -586,12 +600,13 @@ class Builder {
 }  // namespace
 
 Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, PyObject* guards) {
-  PyObject *parts, *constants, *identical, *built, *text, *gradients, *casts, *effects, *numbers;
+  PyObject *parts, *constants, *identical, *built, *text, *gradients, *leaves, *casts;
+  PyObject *effects, *numbers;
   int ranged;
-  if (!PyArg_ParseTuple(guards, "O!O!O!O!O!O!O!O!O!p", &PyTuple_Type, &parts, &PyTuple_Type,
+  if (!PyArg_ParseTuple(guards, "O!O!O!O!O!O!O!O!O!O!p", &PyTuple_Type, &parts, &PyTuple_Type,
                         &constants, &PyTuple_Type, &identical, &PyTuple_Type, &built, &PyList_Type,
-                        &text, &PyList_Type, &gradients, &PyTuple_Type, &casts, &PyList_Type,
-                        &effects, &PyTuple_Type, &numbers, &ranged)) {
+                        &text, &PyList_Type, &gradients, &PyList_Type, &leaves, &PyTuple_Type,
+                        &casts, &PyList_Type, &effects, &PyTuple_Type, &numbers, &ranged)) {
     return {};
   }
   auto explanation = steal(new Explanation());
@@ -610,7 +625,8 @@ Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, 
   }
   Builder builder(x, active_recorder);
   const bool fine = x->guards.read(parts) && builder.add_constants(constants) &&
-                    builder.add_gradients(gradients) && builder.add_casts(casts) &&
+                    builder.add_gradients(gradients) && builder.add_leaves(leaves) &&
+                    builder.add_casts(casts) &&
                     builder.find_program() && builder.read_indices() && builder.read_masks() &&
                     builder.read_result(result, identical, built, numbers) &&
                     builder.read_gradients(gradients) && builder.read_casts(casts) &&

@@ -95,6 +95,7 @@ def _explain(compiled: Any, mode: int, args: tuple[Any, ...], kwargs: dict[str, 
     if changed:
         raise Unexplained("it changes the mode of autocast")
     names = [f"args[{i}]" for i in range(len(args))] + list(kwargs)
+    leaves = _core.record_leaves()
     gradients = _core.record_gradients()  # they are what they were from here on
     for _, before, read, _ in gradients:
         if read and before is not None:
@@ -105,7 +106,7 @@ def _explain(compiled: Any, mode: int, args: tuple[Any, ...], kwargs: dict[str, 
     machine.forget()  # what only the dry run holds is no result
     constants = tuple(evidence.constants.values())
     identical, built = tuple(results.identical), tuple(results.built)
-    effects = (gradients, tuple(casts), [*evidence.effects.values()], machine.numbers.parts(), machine.ranged)
+    effects = (gradients, leaves, tuple(casts), [*evidence.effects.values()], machine.numbers.parts(), machine.ranged)
     parts = (evidence.parts(), constants, identical, built, lines, *effects)
     compiled._explain(args, kwargs, result, parts)
     return lines

@@ -19,7 +19,7 @@ from typing import Any
 from flambeau import _core
 from flambeau._core import Tensor
 from flambeau.capture.frame import native_calls as native
-from flambeau.capture.frame import plain, tensors
+from flambeau.capture.frame import plain, tape, tensors
 from flambeau.capture.frame.binding import bind, joined
 from flambeau.capture.frame.evidence import MISSING, Evidence, Raised, Unexplained
 from flambeau.capture.frame.generators import GENERATOR_METHODS, Generator
@@ -30,6 +30,7 @@ from flambeau.ir.lock import late
 from flambeau.runtime import boundaries
 
 _HEAP_TYPE = 1 << 9  # of `type.__flags__`
+_NEW_NODE = _core.Node.__dict__["__new__"]  # of contexts of custom functions
 _FIELDS: tuple[type, ...] = (  # descriptors of the items of named tuples
     types.MemberDescriptorType,
     type(namedtuple("_Named", "field").field),  # type: ignore[attr-defined]
@@ -113,6 +114,8 @@ class Machine(Values):
     def _class_attribute(self, kind: type, name: str) -> Any:
         if name == "__name__" and type(kind) is type:
             return self.evidence.title(kind)
+        if name == "__module__" and type(kind) is type and not kind.__flags__ & _HEAP_TYPE:
+            return kind.__module__
         by_class = self.evidence.attribute(type(kind), name)
         if by_class is not MISSING and _is_data(by_class):
             raise Unexplained(f"it reads {name} of a class")
@@ -177,7 +180,8 @@ class Machine(Values):
     def _object_attribute(self, value: object, kind: type, name: str) -> Any:
         if value is boundaries.local and name == "recorder":
             return None  # it is a mode, and modes are compared
-        if self.evidence.attribute(kind, "__getattribute__") not in _GENERIC:
+        reads = self.evidence.attribute(kind, "__getattribute__")
+        if reads not in _GENERIC and not (reads is tape.READS and self.is_fresh(value)):
             raise Unexplained(f"{kind.__name__} computes its attributes")
         try:
             return self._found_attribute(value, kind, name)
@@ -219,7 +223,8 @@ class Machine(Values):
         if isinstance(descriptor, types.MemberDescriptorType) and not self.is_fresh(value):
             return self._outside_slot(value, kind, name, descriptor)
         error = isinstance(value, BaseException) and name == "args"
-        if self.is_fresh(value) and (error or isinstance(descriptor, types.MemberDescriptorType)):
+        member = isinstance(descriptor, types.MemberDescriptorType)
+        if self.is_fresh(value) and (error or member or descriptor in tape.SHOWN):
             return self.native(getattr, value, name)
         read = self.evidence.attribute(type(descriptor), "__get__")
         if isinstance(read, types.FunctionType):
@@ -296,7 +301,7 @@ class Machine(Values):
             self.write_element(table, key, new)
             return
         self.writable(table)
-        if not plain.compares(key):
+        if not plain.compares(key) and type(key) is not tape.Serial:
             raise Unexplained(f"it writes items of a {kind.__name__}")
         self.native(operator.setitem, table, key, new)
 
@@ -440,8 +445,8 @@ class Machine(Values):
             raise Unexplained(f"it makes a {kind.__name__}, which has __del__")
         if isinstance(create, staticmethod) and isinstance(create.__func__, types.FunctionType):
             value = self.call(create.__func__, (kind, *args), kwargs)
-        elif create is object.__new__:
-            value = self.fresh(self.native(object.__new__, kind))
+        elif create is object.__new__ or (create is _NEW_NODE and not (args or kwargs)):
+            value = self.fresh(self.native(create, kind))
         else:
             raise Unexplained(f"it makes a {kind.__name__}, which has __new__")
         if not isinstance(value, kind):

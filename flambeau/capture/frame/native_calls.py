@@ -14,13 +14,14 @@ import itertools
 import math
 import operator
 import types
+import weakref
 from abc import ABCMeta
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from flambeau import _core
-from flambeau.capture.frame import iteration, operators, plain, texts
+from flambeau.capture.frame import iteration, operators, plain, tape, texts
 from flambeau.capture.frame.evidence import MISSING, Raised, Unexplained
 from flambeau.capture.frame.generators import Generator
 from flambeau.capture.frame.numbers import Number
@@ -389,6 +390,12 @@ def _partial(machine: Machine, function: Callable[..., object], *args: Any, **kw
     return machine.fresh(functools.partial(function, *args, **kwargs))
 
 
+def _reference(machine: Machine, value: object) -> Any:
+    """`weakref.ref`, which nothing follows."""
+    machine.writable(value)
+    return machine.fresh(machine.native(weakref.ref, value))
+
+
 def _format(machine: Machine, value: Any, spec: Any = "") -> str:
     return str(texts.formatted(machine, value, spec))
 
@@ -402,12 +409,6 @@ def _fromkeys(machine: Machine, keys: object, value: object = None) -> Any:
 
 def _from_iterable(machine: Machine, columns: object) -> Any:
     return machine.fresh(iteration.chained(machine, machine.iterate(columns)))
-
-
-def _backward(machine: Machine, *args: Any) -> Any:
-    """`run_backward`: the engine runs on the tape of the dry run."""
-    machine.touch(args)
-    return machine.native(_core.run_backward, *args)
 
 
 def _overrides(machine: Machine, values: object) -> bool:
@@ -624,12 +625,18 @@ _SPECIAL: dict[Any, Callable[..., object]] = {
     callable: _callable,
     functools.reduce: _reduce,
     functools.partial: _partial,
+    weakref.ref: _reference,
     format: _format,
     OrderedDict: _ordered_dict,
     defaultdict: _default_dict,
     vars: _vars,
     id: _id,
-    _core.run_backward: _backward,
+    _core.run_backward: tape.backward,
+    _core.function_begin: tape.begin,
+    _core.function_finish: tape.finish,
+    _core.node_zeros: tape.zeros,
+    _core.tensor_hooks: tape.hooks,
+    _core.hook_number: tape.number,
     _core.has_torch_function: _overrides,
     _core.count_true: _count_true,
     _core.call_each: _call_each,
