@@ -542,6 +542,10 @@ PyObject* build_dict(Building* b, const RecipeItem& item) {
 
 // Stolen; a result that needs a gradient gets its history.
 PyObject* with_node(const Building* b, const RecipeItem& item, PyObject* object) {
+  if (object) {
+    uint8_t& flags = tensor_of(object)->flags;
+    flags = static_cast<uint8_t>(item.inference ? flags | kInference : flags & ~kInference);
+  }
   if (object && item.spent) set_history(tensor_of(object), item.spent.get(), item.spent_output);
   if (!object || item.root < 0) return object;
   set_history(tensor_of(object), b->node, static_cast<uint32_t>(item.root));

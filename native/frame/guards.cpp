@@ -233,7 +233,7 @@ bool Guards::read_slots(PyObject* list) {
     if (PyWeakref_CheckRefExact(object)) object = PyWeakref_GET_OBJECT(object);
     if (!PyObject_TypeCheck(descriptor, &PyMemberDescr_Type)) return false;
     const auto* member = reinterpret_cast<PyMemberDescrObject*>(descriptor);
-    if (member->d_member->type != T_OBJECT_EX) return false;
+    if (member->d_member->type != T_OBJECT_EX && member->d_member->type != T_OBJECT) return false;
     slots_.push_back({object, member->d_member->offset, value_of(item(entry, 2))});
     if (!same_value(slot_value(slots_.back()), slots_.back().value)) return false;
   }

@@ -448,8 +448,7 @@ class Builder {
   bool plain(const Tensor* t) const {
     const auto* object = reinterpret_cast<const PyObject*>(t);
     return Py_TYPE(object) == TensorType && !has_items(t->dict) && !t->weakrefs && !t->count &&
-           (t->flags & kLazy) == 0 && t->record_epoch == r_->epoch && t->value_id >= 0 &&
-           ((t->flags & kInference) != 0) == x_->modes.grad.inference;
+           (t->flags & kLazy) == 0 && t->record_epoch == r_->epoch && t->value_id >= 0;
   }
 
   // The output that holds a value; -1: none does.
@@ -499,6 +498,7 @@ class Builder {
       return refuse("two results share memory") != nullptr;
     }
     x_->recipe.push_back({RecipeItem::Output, output, {}, root});
+    x_->recipe.back().inference = (t->flags & kInference) != 0;
     if (t->autograd && root < 0) {
       x_->recipe.back().spent = share(t->autograd->node);
       x_->recipe.back().spent_output = t->autograd->output_index;
@@ -543,6 +543,7 @@ class Builder {
       return refuse("a result is a view of a kind that is not built again") != nullptr;
     }
     x_->recipe.push_back({RecipeItem::View, static_cast<Py_ssize_t>(x_->views.size()), {}, root});
+    x_->recipe.back().inference = (t->flags & kInference) != 0;
     x_->views.push_back({output,
                          t->dtype,
                          t->ndim,

@@ -22,7 +22,7 @@ from flambeau.capture.frame import native_calls as native
 from flambeau.capture.frame import plain, tape, tensors
 from flambeau.capture.frame.binding import bind, joined
 from flambeau.capture.frame.evidence import MISSING, Evidence, Raised, Unexplained
-from flambeau.capture.frame.generators import GENERATOR_METHODS, Generator
+from flambeau.capture.frame.generators import GENERATOR_METHODS, Generator, Trace
 from flambeau.capture.frame.numbers import Number, Rates
 from flambeau.capture.frame.tensors import CALLED
 from flambeau.capture.frame.values import Value, Values
@@ -35,6 +35,8 @@ _FIELDS: tuple[type, ...] = (  # descriptors of the items of named tuples
     types.MemberDescriptorType,
     type(namedtuple("_Named", "field").field),  # type: ignore[attr-defined]
 )
+_TRACEBACK = BaseException.__dict__["__traceback__"]
+_FUNCTION_DOC = types.FunctionType.__dict__["__doc__"]
 _MAX_CALLS = 80  # inside each other
 _MAX_STEPS = 3_000_000
 _GENERATORS = 0x20  # co_flags
@@ -69,6 +71,7 @@ class Machine(Values):
         self.codes: dict[int, Any] = {}  # decoded, by identity of the code objects
         self.handled: BaseException | None = None
         self._generators: list[Generator] = []
+        self._entered: dict[int, list[Any]] = {}  # copies of gradient modes from outside
         self._depth = 0
 
     def forget(self) -> None:
@@ -233,10 +236,8 @@ class Machine(Values):
         raise Unexplained(f"it reads {kind.__name__}.{name}, a descriptor")
 
     def _outside_slot(self, value: object, kind: type, name: str, descriptor: Any) -> Any:
-        if not descriptor.__objclass__.__flags__ & _HEAP_TYPE or name in (
-            "__dict__",
-            "__weakref__",
-        ):
+        readable = descriptor.__objclass__.__flags__ & _HEAP_TYPE or descriptor is _FUNCTION_DOC
+        if not readable or name in ("__dict__", "__weakref__"):
             raise Unexplained(f"it reads {kind.__name__}.{name}, a descriptor")
         item = self.evidence.slot(value, descriptor)
         if item is MISSING:
@@ -273,6 +274,8 @@ class Machine(Values):
     def set_plainly(self, value: object, name: str, new: object) -> None:
         """Sets an attribute as `object.__setattr__` does."""
         descriptor = self.evidence.attribute(type(value), name)
+        if descriptor is _TRACEBACK and self.is_fresh(value) and type(new) is Trace:
+            return  # nothing reads it
         if isinstance(descriptor, property) and descriptor.fset is not None:
             self.call(descriptor.fset, (value, new), {})
             return
@@ -290,6 +293,16 @@ class Machine(Values):
             return
         self.writable(value)
         self.native(object.__setattr__, value, name, new)
+
+    def delattr(self, value: object, name: str) -> None:
+        """Removes an attribute of an object that the dry run made."""
+        kind = type(value)
+        self.writable(value)
+        removes = self.evidence.attribute(kind, "__delattr__")
+        descriptor = self.evidence.attribute(kind, name)
+        if removes is not object.__delattr__ or _is_data(descriptor):
+            raise Unexplained(f"it removes {name} of a {kind.__name__}")
+        self.native(object.__delattr__, value, name)
 
     def set_item(self, table: Any, key: Any, new: object) -> None:
         """table[key] = new, for a list, a deque or a dict."""
@@ -389,8 +402,22 @@ class Machine(Values):
         except StopIteration as error:
             raise Raised(error.with_traceback(None)) from None
 
+    def guard_from_outside(self, guard: Any, name: str) -> Any:
+        """Enters, leaves or copies a gradient mode, of which a copy stands for the object."""
+        if name == "clone":
+            return self.fresh(guard.clone())
+        copies = self._entered.setdefault(id(guard), [])
+        if type(guard) is _core.set_grad_enabled or (name == "__exit__" and not copies):
+            raise Unexplained(f"it writes to a {type(guard).__name__} from outside")
+        if name == "__exit__":
+            return copies.pop().__exit__(None, None, None)
+        copies.append(guard.clone())
+        return copies[-1].__enter__()
+
     def check_generators(self) -> None:
-        """Raises where a generator is left in a block that would run code when it is dropped."""
+        """Raises where a generator or a mode is left in a block that it would end."""
+        if any(self._entered.values()):
+            raise Unexplained("it leaves a gradient mode entered")
         if any(generator.guarded for generator in self._generators):
             raise Unexplained("a generator is left in a block that cleans up")
 
@@ -485,6 +512,8 @@ class Machine(Values):
     ) -> Any:
         generator: Generator = method.__self__  # type: ignore[assignment]
         name = method.__func__.__name__
+        if name == "throw" and len(args) == 3 and type(args[2]) is Trace:
+            args = args[1:2] if type(args[1]) is args[0] else args
         if kwargs or len(args) > 1:
             raise Unexplained(f"it calls {name} of a generator in an old form")
         if name == "send":

@@ -13,6 +13,7 @@ import heapq
 import itertools
 import math
 import operator
+import sys
 import types
 import weakref
 from abc import ABCMeta
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from flambeau import _core
 from flambeau.capture.frame import iteration, operators, plain, tape, texts
 from flambeau.capture.frame.evidence import MISSING, Raised, Unexplained
-from flambeau.capture.frame.generators import Generator
+from flambeau.capture.frame.generators import Generator, Trace
 from flambeau.capture.frame.numbers import Number
 
 if TYPE_CHECKING:
@@ -182,7 +183,8 @@ def _call_method(
     if isinstance(owner, type) and (owner, name) in _CLASS_METHODS and not kwargs:
         return _CLASS_METHODS[owner, name](machine, *args)
     if kind in plain.GUARDS and name in ("__enter__", "__exit__", "clone"):
-        machine.writable(owner)
+        if not machine.is_fresh(owner):
+            return machine.guard_from_outside(owner, name)
         return machine.fresh(function(*args)) if name == "clone" else function(*args)
     if isinstance(owner, type) and function == type.__instancecheck__.__get__(owner):
         machine.evidence.bases(machine.typed(args[0]))
@@ -388,6 +390,15 @@ def _has_methods(value: object) -> bool:
 
 def _partial(machine: Machine, function: Callable[..., object], *args: Any, **kwargs: Any) -> Any:
     return machine.fresh(functools.partial(function, *args, **kwargs))
+
+
+def _method(machine: Machine, function: Any, owner: object) -> Any:
+    return machine.fresh(machine.native(types.MethodType, function, owner))
+
+
+def _exc_info(machine: Machine) -> tuple[Any, ...]:
+    error = machine.handled
+    return (None, None, None) if error is None else (type(error), error, machine.fresh(Trace()))
 
 
 def _reference(machine: Machine, value: object) -> Any:
@@ -626,6 +637,8 @@ _SPECIAL: dict[Any, Callable[..., object]] = {
     functools.reduce: _reduce,
     functools.partial: _partial,
     weakref.ref: _reference,
+    types.MethodType: _method,
+    sys.exc_info: _exc_info,
     format: _format,
     OrderedDict: _ordered_dict,
     defaultdict: _default_dict,
