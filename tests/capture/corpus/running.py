@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import flambeau as torch
-from flambeau import nn
+from flambeau import _core, nn
 from flambeau.runtime import settings
 from tests.capture.corpus.cases import Call, Case, Fresh, executed
 from tests.capture.corpus.snapshot import Snapshots
