@@ -122,11 +122,9 @@ class saved_tensors_hooks:  # noqa: N801 - PyTorch's name
     def __enter__(self) -> None:
         boundaries.crossing("saved_tensors_hooks")
         _core.push_saved_hooks(self.pack_hook, self.unpack_hook)
-        boundaries.local.saved_hooks += 1  # not where hooks are refused
 
     def __exit__(self, *exception: object) -> None:
         _core.pop_saved_hooks()
-        boundaries.local.saved_hooks -= 1
 
 
 class save_on_cpu(saved_tensors_hooks):  # noqa: N801 - PyTorch's name

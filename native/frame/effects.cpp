@@ -52,6 +52,14 @@ PyObject* record_calls(PyObject*, PyObject* caller) {
   return before;
 }
 
+// How many calls of the active stream draw random numbers.
+PyObject* record_draws(PyObject*, PyObject*) {
+  const auto draws = [](const Record& record) { return !record.objects.empty(); };
+  if (!active_recorder) return PyLong_FromLong(0);
+  const std::vector<Record>& records = active_recorder->records;
+  return PyLong_FromSsize_t(std::count_if(records.begin(), records.end(), draws));
+}
+
 // The leaves that backwards of the active dry run reached.
 PyObject* record_leaves(PyObject*, PyObject*) {
   return build_list(dry_leaves ? dry_leaves->size() : 0,
@@ -78,11 +86,13 @@ bool record_has(const Node* node) {
   return active_recorder && node->recorded.epoch == active_recorder->epoch;
 }
 
-bool node_observed(const Node* node, bool others) {
+bool node_observed(const Node* node, bool interpreted) {
   const NodeExtras* x = node->extras;
   const auto hooked = [](const Ref<>& hooks) { return static_cast<bool>(hooks); };
-  return x && (x->prehooks || x->posthooks || !x->retained.empty() || !x->packed.empty() ||
-               (!others && std::any_of(x->tensor_hooks.begin(), x->tensor_hooks.end(), hooked)));
+  if (!x) return false;
+  if (x->prehooks || x->posthooks || !x->retained.empty()) return true;
+  return !interpreted && (!x->packed.empty() ||
+                          std::any_of(x->tensor_hooks.begin(), x->tensor_hooks.end(), hooked));
 }
 
 void record_undo_gradients() {

@@ -15,7 +15,7 @@ PyObject* record_call_user(PyObject* function, PyObject* args);
 bool record_read_hooks(PyObject* hooks);
 bool record_refuse(const char* why);   // the dry run explains nothing; false + exception
 bool record_has(const Node* node);     // it is of a call of this stream
-// Hooks see its gradients; `others`: those of tensors do not count.
-bool node_observed(const Node* node, bool others = false);
+// Hooks see its gradients or what it saved. `interpreted`: those that a dry run calls do not count.
+bool node_observed(const Node* node, bool interpreted = false);
 
 }  // namespace fb

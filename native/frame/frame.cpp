@@ -48,10 +48,13 @@ Compiled* as_compiled(PyObject* o) { return reinterpret_cast<Compiled*>(o); }
 // A dry run makes nodes of autograd, which hooks and anomaly mode would see.
 bool may_learn() {
   SavedHooks hooks;
-  return skipping && !active_recorder && explains(interceptors) && !saved_hooks_active(&hooks) &&
+  return skipping && !active_recorder && explains(interceptors) && !checkpoint_grouped() && !saved_hooks_active(&hooks) &&
          !anomaly_recorder && !python_traced();
 }
-bool may_skip() { return skipping && !active_recorder && !record_watched() && !python_traced(); }
+bool may_skip() {
+  return skipping && !active_recorder && !record_watched() && !checkpoint_grouped() &&
+         !python_traced();
+}
 
 void drop_dead(Compiled* self) {
   std::vector<Ref<Explanation>> alive, dead;  // what ends may call this function
@@ -332,6 +335,7 @@ PyObject* record_unlearn(PyObject*, PyObject* before) {
   if (mode < 0) return nullptr;
   record_undo_gradients();
   autocast_unlearn();
+  saved_hooks_reset();
   record_forget_learnt();
   grad_mode.enabled = (mode & 1) != 0;
   grad_mode.inference = (mode & 2) != 0;
@@ -352,6 +356,8 @@ PyMethodDef functions[] = {
     {"record_gradients", record_gradients, METH_NOARGS,
      "The gradients that the active dry run reached: (tensor, what was there, whether it was read, "
      "what is there now) each. They are what they were from now on."},
+    {"record_draws", record_draws, METH_NOARGS,
+     "How many calls of the active stream draw random numbers."},
     {"record_leaves", record_leaves, METH_NOARGS,
      "The leaves that backwards of the active dry run reached."},
     {"record_calls", record_calls, METH_O,

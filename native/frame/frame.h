@@ -329,6 +329,7 @@ constexpr bool explains(uint8_t interceptors) { return (interceptors & ~kAutocas
 
 PyObject* record_gradients(PyObject*, PyObject*);
 PyObject* record_pending(PyObject*, PyObject* tensor);
+PyObject* record_draws(PyObject*, PyObject*);
 PyObject* record_leaves(PyObject*, PyObject*);
 PyObject* record_calls(PyObject*, PyObject* caller);
 

@@ -288,7 +288,9 @@ bool run_task(GraphTask* task) {
     if (PyErr_CheckSignals() < 0) return false;
   }
   for (size_t i = 0; i < task->callbacks.size(); ++i) {  // one may queue others
-    if (!steal(PyObject_CallNoArgs(Ref<>(task->callbacks[i]).get()))) return false;
+    const auto callback = task->callbacks[i];
+    const auto none = steal(PyTuple_New(0));
+    if (!none || !steal(record_call_user(callback.get(), none.get()))) return false;
   }
   return true;
 }
@@ -622,6 +624,12 @@ PyObject* current_graph_task_id(PyObject*, PyObject*) {
   return PyLong_FromUnsignedLongLong(current_task->id);
 }
 
+// What names the running backward in tables that live no longer than it; None: no one runs.
+PyObject* backward_key(PyObject*, PyObject*) {
+  if (!current_task) Py_RETURN_NONE;
+  return PyLong_FromUnsignedLongLong(current_task->id);
+}
+
 // Whether the running backward adds to the `.grad` of all leaves: none of those that it is part of
 // has inputs. Runs that `compile` starts do not count.
 PyObject* accumulates_gradients(PyObject*, PyObject*) {
@@ -691,6 +699,8 @@ PyMethodDef engine_functions[] = {
      "Shows this thread's function modes what the engine calls, whose results are of this type "
      "until they run; None: no longer. Returns what it was."},
     {"queue_callback", queue_callback, METH_O, "Calls it when the running backward is done."},
+    {"backward_key", backward_key, METH_NOARGS,
+     "What names the running backward in tables that live no longer than it, or None."},
     {"current_graph_task_id", current_graph_task_id, METH_NOARGS,
      "Id of the running backward; -1."},
     {"accumulates_gradients", accumulates_gradients, METH_NOARGS,

@@ -220,6 +220,11 @@ PyObject* tensor_hooks(PyObject*, PyObject* object) {
   return Py_XNewRef(node_hooks_dict(extras->tensor_hooks[index].slot()));
 }
 
+// is_referenced(reference): whether the object of a weak reference may be used again.
+PyObject* is_referenced(PyObject*, PyObject* reference) {
+  return PyBool_FromLong(PyWeakref_Check(reference) && PyWeakref_GetObject(reference) != Py_None);
+}
+
 long long next_hook = 0;
 
 // Numbers of hooks: a new one for each, but for copies of handles, which have their own.
@@ -350,6 +355,8 @@ PyMethodDef functions[] = {
     {"function_finish", function_finish, METH_VARARGS,
      "function_finish(ctx, inputs, outputs, saved, dirty, non_differentiable, tracked)."},
     {"tensor_hooks", tensor_hooks, METH_O, "The OrderedDict of a tensor's gradient hooks."},
+    {"is_referenced", is_referenced, METH_O,
+     "Whether the object of a weak reference may be used again."},
     {"hook_number", hook_number, METH_NOARGS, "A number that no hook has had."},
     {"set_hook_number", set_hook_number, METH_O,
      "Sets the number of the next hook; returns what it would have been."},

@@ -368,7 +368,8 @@ class Frame:
             self.machine.call(function, (target, key), {})
             return
         self.machine.writable(target)
-        if type(target) not in (list, deque, *plain.DICTS) or not plain.compares(key):
+        bounds = (key.start, key.stop, key.step) if type(key) is slice else key
+        if type(target) not in (list, deque, *plain.DICTS) or not plain.compares(bounds):
             raise Unexplained(f"it deletes items of a {type(target).__name__}")
         self.machine.native(operator.delitem, target, key)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from flambeau import _core
+from flambeau.capture.frame import tape
 from flambeau.capture.frame.evidence import (
     Evidence,
     Raised,
@@ -76,6 +78,7 @@ def _attempt(
     except (Unexplained, Exception) as error:
         return [], _text(error)
     finally:
+        _core.record_calls(None)
         _core.record_unlearn(mode)
 
 
@@ -83,6 +86,7 @@ def _explain(compiled: Any, mode: int, args: tuple[Any, ...], kwargs: dict[str, 
     values = [*args, *kwargs.values()]
     evidence = Evidence(values)
     machine = Machine(evidence, vars(compiled)[_RATES])
+    _core.record_calls(functools.partial(tape.call, machine))
     result = machine.call(compiled._function, args, dict(kwargs))
     results = Results(machine)
     results.read(result)

@@ -45,7 +45,7 @@ _PURE: frozenset[Any] = frozenset(
         math.cbrt, math.exp2, math.expm1, math.log1p,
         _core.is_grad_enabled, _core.is_inference_mode_enabled,
         _core.is_recording, _core.Size, _core.device, _core.is_autocast_enabled,
-        _core.get_autocast_dtype, _core.is_autocast_cache_enabled,
+        _core.get_autocast_dtype, _core.is_autocast_cache_enabled, _core.checkpoint_group,
     }
 )  # fmt: skip
 _BUILDERS: dict[Any, Any] = {
@@ -60,6 +60,7 @@ _LIST_WRITES = frozenset(
     }
 )  # fmt: skip
 _DICT_WRITES = frozenset({"update", "setdefault", "pop", "clear", "popitem"})
+_STATES: dict[str, Any] = {"get_state": tape.get_state, "set_state": tape.set_state}
 _SET_METHODS = frozenset({"add", "update", "discard", "union", "copy", "pop"})
 
 
@@ -182,6 +183,8 @@ def _call_method(
         return _new_tuple(machine, *args)
     if isinstance(owner, type) and (owner, name) in _CLASS_METHODS and not kwargs:
         return _CLASS_METHODS[owner, name](machine, *args)
+    if owner is _core.default_generator and name in _STATES and not kwargs:
+        return _STATES[name](machine, *args)
     if kind in plain.GUARDS and name in ("__enter__", "__exit__", "clone"):
         if not machine.is_fresh(owner):
             return machine.guard_from_outside(owner, name)
@@ -194,7 +197,8 @@ def _call_method(
         return function(*args, **kwargs)
     if kind in plain.TENSORS and name == "requires_grad_" and not kwargs:
         flag = (*args, True)[0]
-        if type(flag) is bool and (flag == owner.requires_grad or _core.record_pending(owner)):
+        own = _core.record_pending(owner) or machine.is_fresh(owner)
+        if type(flag) is bool and (own or flag == owner.requires_grad):
             return machine.native(function, *args)
     if kind in (list, deque) and (name in _LIST_READS or name in _LIST_WRITES) and not kwargs:
         return _call_list(machine, owner, function, args)
@@ -260,13 +264,23 @@ def _call_dict(
         if type(owner) is OrderedDict and len(owner) > 1:
             raise Unexplained("it iterates over an OrderedDict")
         return machine.fresh(function())
-    if name in _DICT_WRITES and all(type(a) is dict or plain.hashes(a) for a in args[:1]):
+    if name in _DICT_WRITES and all(map(_is_plain_key, args[:1])):
         machine.writable(owner)
         for value in args[:1]:
             if type(value) is dict:
                 machine.touch(value)
         return machine.native(function, *args, **kwargs)
     raise Unexplained(f"it calls dict.{name}")
+
+
+def _empty(machine: Machine, *args: Any) -> Any:
+    """`tensor_empty`: memory that no operator may read."""
+    machine.touch(args)
+    return machine.fresh(machine.native(_core.tensor_empty, *args))
+
+
+def _is_plain_key(value: object) -> bool:
+    return type(value) in (dict, tape.Serial) or plain.hashes(value)
 
 
 def _call_atom(
@@ -650,6 +664,12 @@ _SPECIAL: dict[Any, Callable[..., object]] = {
     _core.node_zeros: tape.zeros,
     _core.tensor_hooks: tape.hooks,
     _core.hook_number: tape.number,
+    _core.tensor_empty: _empty,
+    _core.push_saved_hooks: tape.push_hooks,
+    _core.pop_saved_hooks: _set_mode(_core.pop_saved_hooks),
+    _core.is_referenced: tape.is_referenced,
+    _core.backward_key: tape.backward_key,
+    _core.queue_callback: tape.queue_callback,
     _core.has_torch_function: _overrides,
     _core.count_true: _count_true,
     _core.call_each: _call_each,

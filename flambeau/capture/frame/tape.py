@@ -56,20 +56,59 @@ def hooks(machine: Machine, tensor: object) -> Any:
 
 def backward(machine: Machine, *args: Any) -> Any:
     """`run_backward`: the engine runs on the tape of the dry run."""
-
-    def call(function: Any, values: tuple[Any, ...] | None) -> Any:
-        if values is None:
-            return _read(machine, function)
-        if isinstance(function, Node):
-            function = machine.getattr(function, "apply")
-        return machine.call(function, values, {})
-
     machine.touch(args)
-    before = _core.record_calls(call)
-    try:
-        return machine.native(_core.run_backward, *args)
-    finally:
-        _core.record_calls(before)
+    result = machine.native(_core.run_backward, *args)
+    machine.sweep()
+    return result
+
+
+def call(machine: Machine, function: Any, values: tuple[Any, ...] | None) -> Any:
+    """What the core calls in place of code of users, with its arguments; None: hooks are read."""
+    if values is None:
+        return _read(machine, function)
+    if isinstance(function, Node):
+        function = machine.getattr(function, "apply")
+    return machine.call(function, values, {})
+
+
+def push_hooks(machine: Machine, pack: object, unpack: object) -> None:
+    """`push_saved_hooks`; the core drops what a dry run leaves."""
+    machine.native(_core.push_saved_hooks, pack, unpack)
+
+
+def is_referenced(machine: Machine, reference: object) -> bool:
+    """`is_referenced`: who asks may also hold what nobody needs."""
+    machine.writable(reference)
+    return True
+
+
+def backward_key(machine: Machine) -> Serial | None:
+    """`backward_key`: another one in each call."""
+    key = _core.backward_key()
+    return None if key is None else machine.fresh(Serial(key))
+
+
+def queue_callback(machine: Machine, function: object) -> None:
+    """`queue_callback`"""
+    machine.native(_core.queue_callback, function)
+
+
+class RandomState:
+    """The state of the default generator, by the draws of the stream before it."""
+
+    def __init__(self) -> None:
+        self.draws = _core.record_draws()
+
+
+def get_state(machine: Machine) -> RandomState:
+    """The generator's state, of which nothing may be read."""
+    return machine.fresh(RandomState())
+
+
+def set_state(machine: Machine, state: object) -> None:
+    """The generator goes on from a state, which must be the one that it is in."""
+    if type(state) is not RandomState or state.draws != _core.record_draws():
+        raise Unexplained("it sets the state of a generator")
 
 
 def _read(machine: Machine, table: OrderedDict[int, Any]) -> None:

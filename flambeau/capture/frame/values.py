@@ -10,6 +10,7 @@ import operator
 import types
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from sys import getrefcount
 from typing import Any, TypeAlias, TypeVar
 
 from flambeau._core import Tensor
@@ -21,6 +22,15 @@ from flambeau.capture.frame.numbers import Number, Numbers, Rates, number_in
 Operand: TypeAlias = Any  # a value of a program, of any type
 
 Value = TypeVar("Value")
+
+
+
+def _references(table: dict[int, Operand]) -> list[tuple[int, int]]:
+    """How many references to each value of a dict there are, this function's among them."""
+    return [(key, getrefcount(value)) for key, value in table.items()]
+
+
+[(_, _UNUSED)] = _references({0: object()})  # of a value that nothing else holds
 
 # An explanation for each value: a state that is replaced by the one that follows it.
 _SWITCHED = frozenset({bool, types.NoneType, str})
@@ -49,6 +59,12 @@ class Values:
     def is_fresh(self, value: object) -> bool:
         """Whether the dry run made a value, so that it may be written."""
         return id(value) in self._fresh
+
+    def sweep(self) -> None:
+        """Drops the values that nothing but these notes holds, and tensors with them."""
+        while unused := [key for key, count in _references(self._fresh) if count == _UNUSED]:
+            for key in unused:
+                del self._fresh[key]
 
     def writable(self, value: object) -> None:
         """Raises where a value that outlives the frame would be written."""
