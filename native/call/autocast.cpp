@@ -93,11 +93,9 @@ PyObject* cast(PyObject* object, DType target) {
   return PyObject_Vectorcall(callable, args + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
 }
 
-bool is_current(const CachedCast& entry, const Tensor* t, DType target) {
-  const Ref<Tensor>& result = entry.result;
-  return result->dtype == target && entry.storage == t->storage &&
-         entry.writes == t->storage->writes && entry.version == t->version() &&
-         (!grad_mode.enabled || tensor_requires_grad(result.get()));
+bool is_current(const CachedCast& entry, const Tensor* t) {
+  return entry.storage == t->storage && entry.writes == t->storage->writes &&
+         entry.version == t->version();
 }
 
 void note_lookup(PyObject* object, Tensor* cached) {
@@ -112,7 +110,9 @@ PyObject* cached_cast(PyObject* object, DType target) {
   if (!may_be_cached(object, t, target)) return cast(object, target);
   Tensor* cached = autocast_cached(t);
   if (dry) note_lookup(object, cached);
-  if (cached) return Py_NewRef(object_of(cached));
+  const bool serves = cached && cached->dtype == target &&
+                      (!grad_mode.enabled || tensor_requires_grad(cached));
+  if (serves) return Py_NewRef(object_of(cached));
   PyObject* result = cast(object, target);
   if (result) autocast_store(tensor_of(object), tensor_of(result));
   return result;
@@ -325,8 +325,7 @@ constinit FB_THREAD_LOCAL AutocastMode autocast_mode;
 Tensor* autocast_cached(const Tensor* t) {
   if (!cache) return nullptr;
   const auto place = cache->find(const_cast<PyObject*>(reinterpret_cast<const PyObject*>(t)));
-  const bool current =
-      place != cache->end() && is_current(place->second, t, autocast_mode.lower);
+  const bool current = place != cache->end() && is_current(place->second, t);
   return current ? place->second.result.get() : nullptr;
 }
 

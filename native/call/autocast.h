@@ -36,8 +36,8 @@ PyObject* call_autocast(const Autocast& autocast, PyObject* callable, PyObject* 
                         Py_ssize_t count, PyObject* kwnames);
 bool init_autocast(PyObject* module);
 
-// Cached casts of parameters. The tensor may be any; a borrowed reference, null: there is none that
-// is current.
+// Cached casts of parameters, to any dtype, with a history or without. The tensor may be any; a
+// borrowed reference, null: there is none of what it holds now.
 Tensor* autocast_cached(const Tensor* t);
 void autocast_store(Tensor* t, Tensor* cast);
 bool autocast_caches_any();

@@ -227,6 +227,23 @@ def test_code_of_the_region_sees_the_casts_of_explained_calls() -> None:
         assert same(a.grad, b.grad)
 
 
+def test_casts_to_another_dtype_are_shared() -> None:
+    """A region inside of one around the calls, whose casts stay until that one ends."""
+    twins = Twins(loss(torch.float16))
+    twins.settle(region, times=1)
+    twins.settle(region, times=2)
+    with region():
+        torch.manual_seed(0)
+        x, y = torch.randn(4, 6), torch.randn(4, 3)
+        for function, model in zip((twins.compiled, twins.plain), twins.models, strict=True):
+            model.zero_grad()
+            with torch.no_grad():
+                function(x, y)
+            (function(x, y) + function(x * 2, y)).backward()
+    for a, b in zip(*(model.parameters() for model in twins.models), strict=True):
+        assert same(a.grad, b.grad)
+
+
 def test_casts_of_code_before_are_inputs() -> None:
     twins = Twins(plain_loss)
 

@@ -253,3 +253,50 @@ def test_effects_of_hooks() -> None:
     count = len(shapes)
     twins.run()
     assert len(shapes) == count + 2
+
+
+STATES: dict[str, Part] = {
+    "returned": lambda x: (x * 2, torch.get_rng_state()),
+    "read": lambda x: x * float(torch.get_rng_state().float().mean()),
+    "typed": lambda x: x * 2 if isinstance(torch.get_rng_state(), torch.Tensor) else x,
+    "attributes": lambda x: x * len(getattr(torch.get_rng_state(), "shape", ())),
+    "a handle": lambda x: (x * 2, (x * 1).register_hook(lambda grad: grad)),
+    "a number": lambda x: x * ((x * 1).register_hook(lambda grad: grad).id >= 0),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_values_of_one_call_are_not_remembered(name: str) -> None:
+    compiled = torch.compile(STATES[name])
+    for _ in range(8):
+        x = torch.rand(3, requires_grad=name.startswith("a "))
+        state = torch.get_rng_state()
+        result = compiled(x)
+        if name == "returned":
+            assert torch.equal(result[1], state)
+        elif name == "a handle":
+            assert type(result[1]) is torch.utils.hooks.RemovableHandle
+        else:
+            torch.set_rng_state(state)
+            assert torch.equal(result, STATES[name](x))
+    assert not compiled._explanations
+
+
+def test_contexts_that_leave_a_call() -> None:
+    contexts: list[Any] = []
+
+    class Leaving(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            contexts.append(ctx)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return grad * 2
+
+    compiled = torch.compile(lambda x: Leaving.apply(x).detach())
+    for number in range(8):
+        compiled(torch.ones(3))
+        assert len(contexts) == number + 1 and contexts[-1].needs_input_grad == (False,)
+    assert len({id(context) for context in contexts}) == 8

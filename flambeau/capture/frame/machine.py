@@ -22,7 +22,7 @@ from flambeau.capture.frame import native_calls as native
 from flambeau.capture.frame import plain, tape, tensors
 from flambeau.capture.frame.binding import bind, joined
 from flambeau.capture.frame.evidence import MISSING, Evidence, Raised, Unexplained
-from flambeau.capture.frame.generators import GENERATOR_METHODS, Generator, Trace
+from flambeau.capture.frame.generators import GENERATOR_METHODS, Generator, Opaque, Trace
 from flambeau.capture.frame.numbers import Number, Rates
 from flambeau.capture.frame.tensors import CALLED
 from flambeau.capture.frame.values import Value, Values
@@ -104,6 +104,8 @@ class Machine(Values):
             return getattr(value, name)
         if kind is super:
             return self._super_attribute(value, name)
+        if issubclass(kind, Opaque):
+            raise Unexplained(f"it reads {name} of a value of this call alone")
         if kind is types.FunctionType and name in ("__name__", "__qualname__", "__module__"):
             raise Unexplained("it reads the name of a function")
         return self._object_attribute(value, kind, name)

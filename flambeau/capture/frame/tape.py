@@ -1,6 +1,6 @@
-"""Custom functions of autograd, and hooks of tensors, in a dry run.
+"""Custom functions of autograd, hooks and checkpoints in a dry run.
 
-Their nodes are on the tape of the dry run, and its engine calls the machine in place of the code of
+Their nodes are on the tape of the dry run, and the core calls the machine in place of the code of
 users: `backward` and hooks are interpreted as all Python is.
 """
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from flambeau import _core
 from flambeau._core import Node
 from flambeau.capture.frame.evidence import Unexplained
+from flambeau.capture.frame.generators import Opaque
 
 if TYPE_CHECKING:
     from flambeau.capture.frame.machine import Machine
@@ -20,7 +21,7 @@ READS = vars(Node)["__getattribute__"]  # is the plain one for contexts of funct
 SHOWN = (vars(Node)["_saved_tensors"],)  # by nodes that the dry run made
 
 
-class Serial(int):
+class Serial(Opaque, int):
     """The number of a hook, which is another one in each call."""
 
 
@@ -93,7 +94,7 @@ def queue_callback(machine: Machine, function: object) -> None:
     machine.native(_core.queue_callback, function)
 
 
-class RandomState:
+class RandomState(Opaque):
     """The state of the default generator, by the draws of the stream before it."""
 
     def __init__(self) -> None:

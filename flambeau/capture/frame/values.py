@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 from flambeau._core import Tensor
 from flambeau.capture.frame import plain
 from flambeau.capture.frame.evidence import MISSING, Evidence, Raised, Unexplained, is_key, look_up
-from flambeau.capture.frame.generators import Generator, Trace
+from flambeau.capture.frame.generators import Generator, Opaque
 from flambeau.capture.frame.numbers import Number, Numbers, Rates, number_in
 
 Operand: TypeAlias = Any  # a value of a program, of any type
@@ -172,8 +172,8 @@ class Values:
         kind = type(value)
         if kind is Number:
             return int if value.integer else float
-        if kind is Generator or kind is types.GeneratorType or kind is Trace:
-            raise Unexplained("it reads the type of an iterator or a traceback")
+        if kind is Generator or kind is types.GeneratorType or issubclass(kind, Opaque):
+            raise Unexplained("it reads the type of an iterator, or of a value of this call alone")
         if kind.__flags__ & _HEAP_TYPE and kind not in plain.TENSORS and not self.is_fresh(value):
             self.evidence.holder(value, MISSING)
         return kind
