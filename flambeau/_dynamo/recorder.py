@@ -281,7 +281,7 @@ class Recorder(TorchFunctionMode):
             raise Unrecordable("it runs at once")
         if not self.segment.calls:
             self.segment.inference = _core.is_inference_mode_enabled()
-        if boundaries.local.saved_hooks or wrappers.levels() or _python_dispatch._modes.stack:
+        if _core.saved_hooks_depth() or wrappers.levels() or _python_dispatch._modes.stack:
             raise Unrecordable("hooks of saved tensors or another mode are active")
         if _core.is_inference_mode_enabled() != self.segment.inference:
             raise Unrecordable("inference mode changed")

@@ -6,7 +6,6 @@ Each operator says in its definition what happens to its operands (docs/design.m
 from __future__ import annotations
 
 import functools
-import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -88,7 +87,6 @@ class autocast:  # noqa: N801 - PyTorch's name
             cache_enabled = state.is_autocast_cache_enabled()
         self._cache_enabled = cache_enabled
         self._enabled = enabled and self._is_supported()
-        self._before: dict[int, list[tuple[Any, ...]]] = {}
 
     def _is_supported(self) -> bool:
         """Whether the region can be enabled; warns where it can not."""
@@ -113,7 +111,7 @@ class autocast:  # noqa: N801 - PyTorch's name
         )
         if self._enabled or isinstance(self.fast_dtype, _core.dtype):
             state.set_autocast_dtype(self.device, self.fast_dtype)
-        self._before.setdefault(threading.get_ident(), []).append(before)
+        _core.autocast_push(self, before)
         state.set_autocast_enabled(self.device, bool(self._enabled))
         state.autocast_increment_nesting()
         state.set_autocast_cache_enabled(self._cache_enabled)
@@ -121,10 +119,7 @@ class autocast:  # noqa: N801 - PyTorch's name
 
     def __exit__(self, *exception: object) -> None:
         boundaries.crossing("autocast")
-        thread = threading.get_ident()
-        cache, enabled, dtype = self._before[thread].pop()
-        if not self._before[thread]:
-            del self._before[thread]
+        cache, enabled, dtype = _core.autocast_pop(self)
         if state.autocast_decrement_nesting() == 0:
             state.clear_autocast_cache()
         state.set_autocast_enabled(self.device, enabled)
@@ -218,9 +213,8 @@ def custom_fwd(
         if cast_inputs is None or not enabled:
             return fwd(*args, **kwargs)
         with autocast(device_type=device_type, enabled=False):
-            return fwd(
-                *_cast(args, device_type, cast_inputs), **_cast(kwargs, device_type, cast_inputs)
-            )
+            values = _cast(args[1:], device_type, cast_inputs)
+            return fwd(args[0], *values, **_cast(kwargs, device_type, cast_inputs))
 
     return decorate_fwd
 

@@ -26,12 +26,11 @@ DEFAULTS = {
 
 
 class _State(threading.local):
-    """A thread's settings for device types other than the CPU, and its depth of regions."""
+    """A thread's settings for device types other than the CPU."""
 
     def __init__(self) -> None:
         self.enabled: dict[str, bool] = {}
         self.dtypes: dict[str, Any] = {}
-        self.nesting = 0
 
 
 _state = _State()
@@ -200,14 +199,14 @@ def clear_autocast_cache() -> None:
 
 def autocast_increment_nesting() -> int:
     """Enters a region: returns the depth of regions in this thread."""
-    _state.nesting += 1
-    return _state.nesting
+    depth: int = _core.autocast_nesting(1)
+    return depth
 
 
 def autocast_decrement_nesting() -> int:
     """Leaves a region: returns the depth of regions in this thread."""
-    _state.nesting -= 1
-    return _state.nesting
+    depth: int = _core.autocast_nesting(-1)
+    return depth
 
 
 def _older(name: str, shown: str, instead: str, function: Any, device_type: str) -> Any:

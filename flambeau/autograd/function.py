@@ -130,13 +130,13 @@ class BackwardCFunction(FunctionCtx):
         values = returned if isinstance(returned, tuple) else (returned,)
         if isinstance(returned, list):
             values = tuple(returned)
-        name, expected = Node.name(self), len(self.needs_input_grad)
+        expected = len(self.needs_input_grad)
         if len(values) > expected and all(v is None for v in values[expected:]):
             values = values[:expected]
         if len(values) != expected:
             raise RuntimeError(
-                f"[backward] function {name} returned an incorrect number of gradients (expected "
-                f"{expected}, got {len(values)})\nhint: one per argument of forward, None for "
+                f"[backward] function {Node.name(self)} returned an incorrect number of gradients "
+                f"(expected {expected}, got {len(values)})\nhint: one per argument of forward, None for "
                 "those without a gradient"
             )
         for index, value in enumerate(values):
@@ -145,7 +145,7 @@ class BackwardCFunction(FunctionCtx):
             if not isinstance(value, _core.Tensor):
                 raise RuntimeError(
                     f"[backward] expected Variable or None (got {type(value).__name__}): gradient "
-                    f"{index} of {name}\nhint: return a tensor"
+                    f"{index} of {Node.name(self)}\nhint: return a tensor"
                 )
         return values
 

@@ -39,12 +39,9 @@ class RemovableHandle:
         id: key of the hook in its dictionary.
     """
 
-    next_id: int = 0
-
     def __init__(self, hooks: OrderedDict[int, Any], *, extra_dict: Any = None) -> None:
         self.hooks_dict_ref = weakref.ref(hooks)
-        self.id = RemovableHandle.next_id
-        RemovableHandle.next_id += 1
+        self.id = _core.hook_number()
         others = extra_dict if isinstance(extra_dict, (list, tuple)) else [extra_dict]
         self.extra_dict_ref = tuple(weakref.ref(d) for d in others if d is not None)
 
@@ -62,7 +59,7 @@ class RemovableHandle:
         hooks, self.id, others = state
         self.hooks_dict_ref = weakref.ref(OrderedDict() if hooks is None else hooks)
         self.extra_dict_ref = tuple(weakref.ref(d) for d in others if d is not None)
-        RemovableHandle.next_id = max(RemovableHandle.next_id, self.id + 1)
+        _core.set_hook_number(max(_core.hook_number(), self.id + 1))
 
     def __enter__(self) -> RemovableHandle:
         return self
@@ -125,11 +122,9 @@ class saved_tensors_hooks:  # noqa: N801 - PyTorch's name
     def __enter__(self) -> None:
         boundaries.crossing("saved_tensors_hooks")
         _core.push_saved_hooks(self.pack_hook, self.unpack_hook)
-        boundaries.local.saved_hooks += 1  # not where hooks are refused
 
     def __exit__(self, *exception: object) -> None:
         _core.pop_saved_hooks()
-        boundaries.local.saved_hooks -= 1
 
 
 class save_on_cpu(saved_tensors_hooks):  # noqa: N801 - PyTorch's name

@@ -36,6 +36,8 @@ from flambeau.prims.annotation import stops_gradient
 
 # Stands for an output that does not exist in a class of calls (the gradient of an unused operand).
 ABSENT = node("absent", (), (), "f32", ())
+# Primitives whose result has elements of the first operand alone.
+_CHOICES = frozenset({"broadcast", "compress", "permute", "reshape", "slice", "take"})
 
 
 class Frozen(NamedTuple):
@@ -93,7 +95,7 @@ def specify_call(overload: Overload, variant: str, call: Call) -> Specification:
         return _graph(overload.name, trace, _outputs(overload, variant, trace, results))
 
     trace, graph = traced(call, aligned, run)
-    options = overload.options
+    options, chooses = overload.options, _chooses(graph)
     graph.notes["varying"] = options.varying
     with trace:
         device = _device(overload.name, call, placed, graph)
@@ -113,7 +115,20 @@ def specify_call(overload: Overload, variant: str, call: Call) -> Specification:
         spec = spec._replace(backward=spec.backward._replace(once=True))
     if options.overlap_when is not None and not options.overlap_when(*trace.arguments):
         spec = spec._replace(copies_overlaps=True)
+    spec = spec._replace(chooses=chooses)
     return specification if spec is specification.spec else replace(specification, spec=spec)
+
+
+def _chooses(graph: Graph) -> bool:
+    """Whether the one result has elements of the first tensor alone, unchanged."""
+    if graph.visible != 1 or not graph.inputs:
+        return False
+    value = graph.outputs[0].node
+    while not value.is_input:
+        if value.op not in _CHOICES:
+            return False
+        value = value.inputs[0]
+    return value is graph.inputs[0]
 
 
 def specify_graph(graph: Graph, name: str, call: Call) -> Specification:

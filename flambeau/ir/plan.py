@@ -151,6 +151,7 @@ class PlanSpec(NamedTuple):
         faults: whether more can be wrong with them.
         bounds: of integer outputs.
         copies_overlaps: whether `out=` copies operands that share its memory.
+        chooses: whether its one result has elements of the first tensor alone.
         place: the device it runs on; "" for the host with operands that are there.
         computed: tensor slots of its launches behind those of a call, see `capture/freezing.py`.
         constants: how these are computed, of a frozen plan.
@@ -173,6 +174,7 @@ class PlanSpec(NamedTuple):
     faults: bool = False
     bounds: Sequence[Bound] = ()
     copies_overlaps: bool = False
+    chooses: bool = False
     place: str = ""
     computed: int = 0
     constants: ConstantsSpec | None = None

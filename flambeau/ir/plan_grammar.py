@@ -7,7 +7,8 @@
     output      := "output" number ":" ( "new" dtype sizes strides nbytes device?
                  | "alias" slot dtype sizes strides offset | "input" slot | "none" ) ("hidden")?
     attribute   := "mutated" slots | "detached" outputs | "returns" kind | "check" check
-                 | "bound" bound | "faults" | "copies_overlaps" | "place" device
+                 | "bound" bound | "faults" | "copies_overlaps" | "chooses"
+                 | "place" device
                  | "backward" name ":" op "to" targets "from" source*
     execution   := "execution:"  instruction*  buffer*  launch*  ("written" slots)?
     buffer      := "buffer" number ":" ( ("input" | "output" | "generator") index
@@ -178,7 +179,7 @@ def _attributes(spec: PlanSpec, registers: int) -> Iterator[Line]:
             or _range("slot", [bound.slot], spec.tensors, absent=max(bound.size, bound.high) >= 0)
             or _range("number", [bound.high, bound.low], spec.numbers, absent=True),
         )
-    for flag in ("faults", "copies_overlaps"):
+    for flag in ("faults", "copies_overlaps", "chooses"):
         if getattr(spec, flag):
             yield flag, None
     if spec.place:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from flambeau import _core
 from flambeau.ir.lock import importing
 from flambeau.library.operators import (
     EXPLICIT,
@@ -239,8 +240,14 @@ def set_autocast(operator: Any, device_type: str, dtype: Any) -> Callable[..., A
             return operator.native(*operands, **options)
 
     if device_type == "cpu":
-        operator.native.autocast = kernel
+        set_rule(operator, kernel)
     return kernel
+
+
+def set_rule(operator: Any, kernel: Callable[..., Any]) -> None:
+    """Sets the function that is called in place of an operator where autocast is on."""
+    operator.native.autocast = kernel
+    _core.forget_explanations()
 
 
 def no_dispatch() -> NotImplementedError:

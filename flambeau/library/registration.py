@@ -13,6 +13,7 @@ from flambeau.library.definitions import (
     no_dispatch,
     set_autocast,
     set_autograd,
+    set_rule,
 )
 from flambeau.library.operators import (
     EXPLICIT,
@@ -129,7 +130,7 @@ class Library:
         key = (dispatch_key or self.dispatch_key or IMPLICIT).upper()
         if key.startswith(_AUTOCAST):
             if key.removeprefix(_AUTOCAST) in ("", "CPU"):
-                op.native.autocast = fn
+                set_rule(op, fn)
             return
         if key not in _KEYS and key.lower() not in DEVICES:
             raise RuntimeError(f"could not parse dispatch key: {dispatch_key}")

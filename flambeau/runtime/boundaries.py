@@ -17,7 +17,6 @@ PRINTING = "the text of a tensor"  # the reason of a flush
 
 class _Local(threading.local):
     recorder: Any = None
-    saved_hooks = 0  # nested blocks of saved-tensor hooks
 
 
 local = _Local()

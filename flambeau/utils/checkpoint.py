@@ -10,7 +10,6 @@ reentrance, one node of the graph runs the part again and calls `backward` on th
 from __future__ import annotations
 
 import itertools
-import threading
 import traceback
 import warnings
 import weakref
@@ -146,21 +145,20 @@ class GraphExecGroup:
     For a backward that is split over several calls, each of which needs other saved tensors.
     """
 
-    _current = threading.local()
-
     def __enter__(self) -> GraphExecGroup:
         if self._get_current_group() is not None:
             problem = "GraphExecGroup contexts cannot be nested"
             raise failure(RuntimeError, "GraphExecGroup", problem, "leave the other block first")
-        GraphExecGroup._current.group = self
+        _core.set_checkpoint_group(self)
         return self
 
     def __exit__(self, *args: object) -> None:
-        GraphExecGroup._current.group = None
+        _core.set_checkpoint_group(None)
 
     @classmethod
     def _get_current_group(cls) -> GraphExecGroup | None:
-        return getattr(cls._current, "group", None)
+        group: GraphExecGroup | None = _core.checkpoint_group()
+        return group
 
 
 # ------------------------------------------------------------------------------ one call
@@ -214,13 +212,13 @@ class _Frame:
 
     def unpack(self, holder: _Holder) -> Tensor:
         """Returns the recomputed tensor of a holder, once per backward pass."""
-        task = _core.current_graph_task_id()
+        task = _core.backward_key()
         group: Any = GraphExecGroup._get_current_group()
         if group is None:
-            group = task if task >= 0 else next(_fresh_groups)
+            group = next(_fresh_groups) if task is None else task
         run = self.runs.setdefault(group, _Recomputation())
         if not run.complete:
-            if group == task:
+            if task is not None and group is task:
                 _core.queue_callback(lambda: self.runs.pop(group, None) and None)
             self._fill(run)
         if holder.position not in run.tensors:
@@ -238,7 +236,7 @@ class _Frame:
                         f"the original forward pass ({len(self.holders)})\n{_HINT}"
                     )
                 return x
-            if self.holders[position]() is not None:
+            if _core.is_referenced(self.holders[position]):
                 run.tensors[position] = x
             if self.early_stop and run.count == len(self.holders):
                 raise _StopRecomputationError

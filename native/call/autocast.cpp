@@ -21,9 +21,30 @@ struct CachedCast {
 };
 using CastCache = std::unordered_map<PyObject*, CachedCast>;
 
-constinit FB_THREAD_LOCAL DType lower_dtype = DType::BF16;
-constinit FB_THREAD_LOCAL bool cache_enabled = true;
 constinit FB_THREAD_LOCAL CastCache* cache = nullptr;
+
+// A region that was entered, and the state before it. Owned: the thread's end has no GIL.
+struct Entered {
+  Ref<> region, before;
+  bool operator==(const Entered& other) const {
+    return region.get() == other.region.get() && before.get() == other.before.get();
+  }
+};
+constinit FB_THREAD_LOCAL std::vector<Entered>* entered = nullptr;
+
+// The state of the thread before a dry run, and what that reads of the cached casts.
+struct DryAutocast {
+  struct Lookup {
+    Ref<Tensor> source, cached;  // cached: null where there is no current cast
+  };
+  AutocastMode mode;
+  bool enabled;
+  CastCache* cache;  // owned
+  std::vector<Entered> entered;
+  std::vector<Lookup> lookups;  // each source once, before it is cast
+  bool cleared = false;
+};
+constinit FB_THREAD_LOCAL DryAutocast* dry = nullptr;
 
 void set_enabled(bool on) {
   interceptors = static_cast<uint8_t>(on ? interceptors | kAutocast : interceptors & ~kAutocast);
@@ -60,8 +81,8 @@ bool takes_part(PyObject* object) {
 
 bool may_be_cached(PyObject* object, const Tensor* t, DType target) {
   const Autograd* autograd = t->autograd;
-  return cache_enabled && target == lower_dtype && t->dtype == DType::F32 && autograd &&
-         autograd->requires_grad && !autograd->node && !(t->flags & kIsView) &&
+  return autocast_mode.caches && target == autocast_mode.lower && t->dtype == DType::F32 &&
+         autograd && autograd->requires_grad && !autograd->node && !(t->flags & kIsView) &&
          interceptors == kAutocast && override_of(object) != Override::Internal;
 }
 
@@ -72,28 +93,28 @@ PyObject* cast(PyObject* object, DType target) {
   return PyObject_Vectorcall(callable, args + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
 }
 
-bool is_current(const CachedCast& entry, const Tensor* t, DType target) {
-  const Ref<Tensor>& result = entry.result;
-  return result->dtype == target && entry.storage == t->storage &&
-         entry.writes == t->storage->writes && entry.version == t->version() &&
-         (!grad_mode.enabled || tensor_requires_grad(result.get()));
+bool is_current(const CachedCast& entry, const Tensor* t) {
+  return entry.storage == t->storage && entry.writes == t->storage->writes &&
+         entry.version == t->version();
+}
+
+void note_lookup(PyObject* object, Tensor* cached) {
+  Tensor* t = tensor_of(object);
+  const auto same = [t](const DryAutocast::Lookup& lookup) { return lookup.source.get() == t; };
+  if (dry->cleared || std::any_of(dry->lookups.begin(), dry->lookups.end(), same)) return;
+  dry->lookups.push_back({share(t), share(cached)});
 }
 
 PyObject* cached_cast(PyObject* object, DType target) {
   const auto* t = reinterpret_cast<const Tensor*>(object);
   if (!may_be_cached(object, t, target)) return cast(object, target);
-  if (cache) {
-    const auto place = cache->find(object);
-    if (place != cache->end() && is_current(place->second, t, target)) {
-      return Py_NewRef(object_of(place->second.result));
-    }
-  }
+  Tensor* cached = autocast_cached(t);
+  if (dry) note_lookup(object, cached);
+  const bool serves = cached && cached->dtype == target &&
+                      (!grad_mode.enabled || tensor_requires_grad(cached));
+  if (serves) return Py_NewRef(object_of(cached));
   PyObject* result = cast(object, target);
-  if (!result) return nullptr;
-  if (!cache) cache = new CastCache();  // the cast may have run code that cleared the cache
-  CachedCast entry{share(object), share(tensor_of(result)), t->storage, t->storage->writes,
-                   t->version()};
-  std::swap((*cache)[object], entry);  // what was there goes at the end
+  if (result) autocast_store(tensor_of(object), tensor_of(result));
   return result;
 }
 
@@ -129,17 +150,17 @@ bool widen(PyObject* object, DType* widest) {
     *widest = DType::F32;
     return true;
   }
-  if (dtype == lower_dtype) return true;
+  if (dtype == autocast_mode.lower) return true;
   PyErr_Format(PyExc_RuntimeError,
                "[autocast] Unexpected floating ScalarType in at::autocast::prioritize: "
                "torch.%s beside torch.%s\n"
                "hint: operands are float32, or of the dtype of the autocast region",
-               dtype_name(dtype), dtype_name(lower_dtype));
+               dtype_name(dtype), dtype_name(autocast_mode.lower));
   return false;
 }
 
 bool widest_dtype(PyObject* const* args, Py_ssize_t count, DType* widest) {
-  *widest = lower_dtype;
+  *widest = autocast_mode.lower;
   for (Py_ssize_t i = 0; i < count; ++i) {
     if (!is_list(args[i])) {
       if (!widen(args[i], widest)) return false;
@@ -172,23 +193,82 @@ PyObject* enable(PyObject*, PyObject* value) {
   Py_RETURN_NONE;
 }
 
-PyObject* get_dtype(PyObject*, PyObject*) { return Py_NewRef(dtype_object(lower_dtype)); }
+PyObject* get_dtype(PyObject*, PyObject*) { return Py_NewRef(dtype_object(autocast_mode.lower)); }
 
 PyObject* set_dtype(PyObject*, PyObject* value) {
-  if (!dtype_from_object(value, &lower_dtype)) return nullptr;
+  if (!dtype_from_object(value, &autocast_mode.lower)) return nullptr;
   Py_RETURN_NONE;
 }
 
-PyObject* is_cache_enabled(PyObject*, PyObject*) { return PyBool_FromLong(cache_enabled); }
+PyObject* is_cache_enabled(PyObject*, PyObject*) { return PyBool_FromLong(autocast_mode.caches); }
 
 PyObject* enable_cache(PyObject*, PyObject* value) {
   const int on = PyObject_IsTrue(value);
   if (on < 0) return nullptr;
-  cache_enabled = on;
+  autocast_mode.caches = on;
   Py_RETURN_NONE;
 }
 
+// autocast_nesting(change) -> the depth of regions after it
+PyObject* change_nesting(PyObject*, PyObject* value) {
+  const long change = PyLong_AsLong(value);
+  if (change == -1 && PyErr_Occurred()) return nullptr;
+  autocast_mode.nesting += static_cast<int32_t>(change);
+  return PyLong_FromLong(autocast_mode.nesting);
+}
+
+// autocast_push(region, before), autocast_pop(region) -> before: a region may be entered again
+// while it is active, and left before others that were entered later.
+PyObject* push_region(PyObject*, PyObject* args) {
+  PyObject *region, *before;
+  if (!PyArg_ParseTuple(args, "OO", &region, &before)) return nullptr;
+  if (!entered) entered = new std::vector<Entered>();
+  entered->push_back({share(region), share(before)});
+  Py_RETURN_NONE;
+}
+
+PyObject* pop_region(PyObject*, PyObject* region) {
+  for (size_t i = entered ? entered->size() : 0; i-- > 0;) {
+    if ((*entered)[i].region.get() != region) continue;
+    const Entered last = std::move((*entered)[i]);
+    entered->erase(entered->begin() + static_cast<std::ptrdiff_t>(i));
+    return Py_NewRef(last.before.get());
+  }
+  PyErr_SetString(PyExc_RuntimeError,
+                  "[autocast] this region was not entered in this thread\n"
+                  "hint: leave it as often as it was entered");
+  return nullptr;
+}
+
+// autocast_learnt() -> (changed, cleared, lookups, casts): what a dry run did so far. Lookups are
+// (parameter, its cached cast or None), casts are (parameter, cast) that it leaves in the cache.
+PyObject* learnt(PyObject*, PyObject*) {
+  if (!dry) {
+    PyErr_SetString(PyExc_RuntimeError, "[compile] no dry run is active");
+    return nullptr;
+  }
+  const bool changed = !(autocast_mode == dry->mode) ||
+                       ((interceptors & kAutocast) != 0) != dry->enabled ||
+                       (entered ? *entered != dry->entered : !dry->entered.empty());
+  const auto lookups = steal(build_list(dry->lookups.size(), [&](size_t i) {
+    const DryAutocast::Lookup& lookup = dry->lookups[i];
+    return PyTuple_Pack(2, object_of(lookup.source), or_none(lookup.cached));
+  }));
+  const auto casts = steal(PyList_New(0));
+  if (!lookups || !casts) return nullptr;
+  const CastCache none, &before = dry->cache ? *dry->cache : none;
+  for (const auto& [source, entry] : cache ? *cache : none) {
+    const auto old = before.find(source);
+    if (old != before.end() && old->second.result.get() == entry.result.get()) continue;
+    const auto pair = steal(PyTuple_Pack(2, source, object_of(entry.result)));
+    if (!pair || PyList_Append(casts.get(), pair.get()) < 0) return nullptr;
+  }
+  return Py_BuildValue("(OOOO)", changed ? Py_True : Py_False, dry->cleared ? Py_True : Py_False,
+                       lookups.get(), casts.get());
+}
+
 PyObject* clear_cache(PyObject*, PyObject*) {
+  if (dry) dry->cleared = true;
   delete std::exchange(cache, nullptr);  // first null: releasing tensors may run code of users
   Py_RETURN_NONE;
 }
@@ -227,10 +307,53 @@ PyMethodDef methods[] = {
     {"set_autocast_cache_enabled", enable_cache, METH_O,
      "Whether casts of parameters are reused within a region."},
     {"clear_autocast_cache", clear_cache, METH_NOARGS, "Forgets the casts of parameters."},
+    {"autocast_nesting", change_nesting, METH_O,
+     "autocast_nesting(change) -> int: the depth of regions of this thread after a change."},
+    {"autocast_push", push_region, METH_VARARGS,
+     "autocast_push(region, before): a region is entered, in a state that it replaces."},
+    {"autocast_pop", pop_region, METH_O,
+     "autocast_pop(region): a region is left; returns the state that it replaced."},
+    {"autocast_learnt", learnt, METH_NOARGS,
+     "(changed, cleared, lookups, casts): what the active dry run did to autocast's state."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 }  // namespace
+
+constinit FB_THREAD_LOCAL AutocastMode autocast_mode;
+
+Tensor* autocast_cached(const Tensor* t) {
+  if (!cache) return nullptr;
+  const auto place = cache->find(const_cast<PyObject*>(reinterpret_cast<const PyObject*>(t)));
+  const bool current = place != cache->end() && is_current(place->second, t);
+  return current ? place->second.result.get() : nullptr;
+}
+
+void autocast_store(Tensor* t, Tensor* cast) {
+  PyObject* object = object_of(t);
+  if (!cache) cache = new CastCache();  // the cast may have run code that cleared the cache
+  CachedCast entry{share(object), share(cast), t->storage, t->storage->writes, t->version()};
+  std::swap((*cache)[object], entry);  // what was there goes at the end
+}
+
+bool autocast_caches_any() { return cache && !cache->empty(); }
+
+void autocast_learn() {
+  dry = new DryAutocast{autocast_mode, (interceptors & kAutocast) != 0, cache, {}, {}};
+  if (entered) dry->entered = *entered;
+  cache = cache ? new CastCache(*cache) : nullptr;
+}
+
+void autocast_unlearn() {
+  DryAutocast* ended = std::exchange(dry, nullptr);
+  if (!ended) return;
+  autocast_mode = ended->mode;
+  set_enabled(ended->enabled);
+  const CastCache* casts = std::exchange(cache, ended->cache);
+  if (entered) entered->swap(ended->entered);
+  delete casts;  // last: releasing tensors may run code of users
+  delete ended;
+}
 
 bool Autocast::set(PyObject* value) {
   CastRule next = CastRule::None;
@@ -270,7 +393,7 @@ PyObject* call_autocast(const Autocast& autocast, PyObject* callable, PyObject* 
     const auto parts = share(autocast.parts);
     return PyObject_Vectorcall(parts.get(), args, static_cast<size_t>(count), kwnames);
   }
-  DType target = autocast.rule == CastRule::Lower ? lower_dtype : DType::F32;
+  DType target = autocast.rule == CastRule::Lower ? autocast_mode.lower : DType::F32;
   if (!plain && autocast.rule == CastRule::Promote && !widest_dtype(args, all, &target)) {
     return nullptr;
   }

@@ -206,6 +206,17 @@ PyObject* pop_saved_hooks(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
+PyObject* saved_hooks_depth(PyObject*, PyObject*) { return PyLong_FromUnsignedLong(hook_depth); }
+
+constinit FB_THREAD_LOCAL PyObject* checkpoint_group = nullptr;  // owned
+PyObject* get_checkpoint_group(PyObject*, PyObject*) {
+  return Py_NewRef(or_none(checkpoint_group));
+}
+PyObject* set_checkpoint_group(PyObject*, PyObject* group) {
+  assign(checkpoint_group, share(group == Py_None ? nullptr : group));
+  Py_RETURN_NONE;
+}
+
 // Returns the message that was set before, or None.
 PyObject* disable_saved_hooks(PyObject*, PyObject* message) {
   HookStack& stack = hook_stack();
@@ -233,6 +244,10 @@ PyMethodDef functions[] = {
     {"set_grad_mode", set_grad_mode, METH_O, "Sets the gradient mode of this thread."},
     {"push_saved_hooks", push_saved_hooks, METH_VARARGS, "push_saved_hooks(pack, unpack)."},
     {"pop_saved_hooks", pop_saved_hooks, METH_NOARGS, "Undoes the latest push."},
+    {"saved_hooks_depth", saved_hooks_depth, METH_NOARGS, "How many hooks are active."},
+    {"checkpoint_group", get_checkpoint_group, METH_NOARGS,
+     "The GraphExecGroup of this thread, or None."},
+    {"set_checkpoint_group", set_checkpoint_group, METH_O, "Sets the GraphExecGroup, or None."},
     {"disable_saved_hooks", disable_saved_hooks, METH_O,
      "Forbids saved tensor hooks with a message (None allows them); returns the old one."},
     {nullptr, nullptr, 0, nullptr}};
@@ -248,6 +263,17 @@ bool saved_hooks_active(SavedHooks* out) {
 
 uint32_t saved_hooks_suspend() { return std::exchange(hook_depth, 0u); }
 void saved_hooks_resume(uint32_t depth) { hook_depth = depth; }
+void saved_hooks_reset() {
+  if (!hook_depth) return;
+  std::vector<std::pair<PyObject*, PyObject*>> hooks;
+  hooks.swap(hook_stack().hooks);
+  hook_depth = 0;
+  for (auto& [pack, unpack] : hooks) {
+    Py_DECREF(pack);
+    Py_DECREF(unpack);
+  }
+}
+bool checkpoint_grouped() { return checkpoint_group != nullptr; }
 
 bool init_modes(PyObject* module) {
   return add_guard(module, "no_grad", plain_new<GuardKind::NoGrad>,

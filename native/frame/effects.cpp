@@ -15,8 +15,56 @@ struct GradientNote {
   bool read;                   // it was read before it was written
 };
 constinit FB_THREAD_LOCAL std::vector<GradientNote>* dry_notes = nullptr;  // of this dry run
+constinit FB_THREAD_LOCAL std::vector<Ref<Tensor>>* dry_leaves = nullptr;  // as well
+constinit FB_THREAD_LOCAL PyObject* dry_caller = nullptr;  // owned: (function, args | None)
+
+bool is_dry() { return active_recorder && active_recorder->learning; }
+
+PyObject* call_dry(PyObject* function, PyObject* args) {
+  if (dry_caller) return call_object(dry_caller, function, args);
+  record_refuse("the engine calls a function");
+  return nullptr;
+}
 
 }  // namespace
+
+void record_note_leaf(Tensor* leaf) {
+  if (leaf->storage->pending) return;  // the dry run made it, and holds it no longer than its code
+  if (!dry_leaves) dry_leaves = new std::vector<Ref<Tensor>>();
+  const auto same = [leaf](const Ref<Tensor>& t) { return t.get() == leaf; };
+  if (std::any_of(dry_leaves->begin(), dry_leaves->end(), same)) return;
+  dry_leaves->push_back(share(leaf));
+}
+
+PyObject* record_call_user(PyObject* function, PyObject* args) {
+  return is_dry() ? call_dry(function, args) : PyObject_Call(function, args, nullptr);
+}
+
+bool record_read_hooks(PyObject* hooks) {
+  return !is_dry() || static_cast<bool>(steal(call_dry(hooks, Py_None)));
+}
+
+// record_calls(caller | None) -> what it was; caller(function, arguments) is called by the engine
+// in a dry run in place of a function of users, caller(hooks, None) before hooks are called.
+PyObject* record_calls(PyObject*, PyObject* caller) {
+  PyObject* before = Py_NewRef(or_none(dry_caller));
+  assign(dry_caller, share(caller == Py_None ? nullptr : caller));
+  return before;
+}
+
+// How many calls of the active stream draw random numbers.
+PyObject* record_draws(PyObject*, PyObject*) {
+  const auto draws = [](const Record& record) { return !record.objects.empty(); };
+  if (!active_recorder) return PyLong_FromLong(0);
+  const std::vector<Record>& records = active_recorder->records;
+  return PyLong_FromSsize_t(std::count_if(records.begin(), records.end(), draws));
+}
+
+// The leaves that backwards of the active dry run reached.
+PyObject* record_leaves(PyObject*, PyObject*) {
+  return build_list(dry_leaves ? dry_leaves->size() : 0,
+                    [](size_t i) { return Py_NewRef(object_of((*dry_leaves)[i])); });
+}
 
 void record_note_gradient(Tensor* t, bool reads) {
   if (t->storage->pending) return;  // a result of the dry run
@@ -38,14 +86,17 @@ bool record_has(const Node* node) {
   return active_recorder && node->recorded.epoch == active_recorder->epoch;
 }
 
-bool node_observed(const Node* node) {
+bool node_observed(const Node* node, bool interpreted) {
   const NodeExtras* x = node->extras;
   const auto hooked = [](const Ref<>& hooks) { return static_cast<bool>(hooks); };
-  return x && (x->prehooks || x->posthooks || !x->retained.empty() || !x->packed.empty() ||
-               std::any_of(x->tensor_hooks.begin(), x->tensor_hooks.end(), hooked));
+  if (!x) return false;
+  if (x->prehooks || x->posthooks || !x->retained.empty()) return true;
+  return !interpreted && (!x->packed.empty() ||
+                          std::any_of(x->tensor_hooks.begin(), x->tensor_hooks.end(), hooked));
 }
 
 void record_undo_gradients() {
+  delete std::exchange(dry_leaves, nullptr);
   if (!dry_notes) return;
   std::vector<GradientNote>* notes = std::exchange(dry_notes, nullptr);
   for (GradientNote& note : *notes) {
@@ -78,16 +129,26 @@ PyObject* record_pending(PyObject*, PyObject* tensor) {
 // ---------------------------------------------------------------- gradients
 namespace {
 
-bool has_hooks(const Autograd* a) {
-  return a->hooks || a->post_accumulate_hooks || (a->accumulator && a->accumulator->extras);
+PyObject* hooks_of(const Tensor* t) {
+  PyObject* hooks = t->autograd ? t->autograd->hooks : nullptr;
+  return hooks && PyObject_Length(hooks) > 0 ? hooks : nullptr;
 }
 
 }  // namespace
 
+LeafGuard LeafGuard::of(int32_t source, const Tensor* t) { return {source, share(hooks_of(t))}; }
+
+bool LeafGuard::holds(const Tensor* t) const {
+  const Autograd* a = t->autograd;
+  if (hooks_of(t) != hooks.get()) return false;
+  return !a || (!a->node && !a->post_accumulate_hooks &&
+                !(a->accumulator && a->accumulator->extras));
+}
+
 bool GradientGuard::holds(const Tensor* t, const Explanation& x) const {
   const Autograd* a = t->autograd;
   if (!a) return kind != Same && kind != Input;
-  if (a->node || has_hooks(a)) return false;  // of a tensor that is no leaf it goes on
+  if (a->node) return false;  // of a tensor that is no leaf it goes on
   if (kind == Same) return a->grad == x.constants[static_cast<size_t>(index)].get();
   if (kind == Input) {
     return a->grad && x.taken[static_cast<size_t>(index - x.arguments)].holds(a->grad);

@@ -48,10 +48,13 @@ Compiled* as_compiled(PyObject* o) { return reinterpret_cast<Compiled*>(o); }
 // A dry run makes nodes of autograd, which hooks and anomaly mode would see.
 bool may_learn() {
   SavedHooks hooks;
-  return skipping && !active_recorder && !interceptors && !saved_hooks_active(&hooks) &&
+  return skipping && !active_recorder && explains(interceptors) && !checkpoint_grouped() && !saved_hooks_active(&hooks) &&
          !anomaly_recorder && !python_traced();
 }
-bool may_skip() { return skipping && !active_recorder && !record_watched() && !python_traced(); }
+bool may_skip() {
+  return skipping && !active_recorder && !record_watched() && !checkpoint_grouped() &&
+         !python_traced();
+}
 
 void drop_dead(Compiled* self) {
   std::vector<Ref<Explanation>> alive, dead;  // what ends may call this function
@@ -171,6 +174,7 @@ int compiled_traverse(PyObject* object, visitproc visit, void* arg) {
     Py_VISIT(x->text.get());
     for (const Ref<Tensor>& t : x->constants) Py_VISIT(object_of(t));
     if (const int stop = x->pattern.visit(visit, arg)) return stop;
+    for (const LeafGuard& guard : x->leaf_guards) Py_VISIT(guard.hooks.get());
     for (const Effect& effect : x->effects) Py_VISIT(effect.container.get());
     for (const NumberItem& item : x->numbers.items) Py_VISIT(item.container.get());
     for (const RecipeItem& item : x->recipe) {
@@ -321,6 +325,7 @@ PyObject* record_learn_now(PyObject*, PyObject*) {
     return nullptr;
   }
   record_learn();
+  autocast_learn();
   const GradMode mode = grad_mode;
   return PyLong_FromLong((mode.enabled ? 1 : 0) + (mode.inference ? 2 : 0));
 }
@@ -329,6 +334,8 @@ PyObject* record_unlearn(PyObject*, PyObject* before) {
   const long mode = PyLong_AsLong(before);
   if (mode < 0) return nullptr;
   record_undo_gradients();
+  autocast_unlearn();
+  saved_hooks_reset();
   record_forget_learnt();
   grad_mode.enabled = (mode & 1) != 0;
   grad_mode.inference = (mode & 2) != 0;
@@ -349,6 +356,13 @@ PyMethodDef functions[] = {
     {"record_gradients", record_gradients, METH_NOARGS,
      "The gradients that the active dry run reached: (tensor, what was there, whether it was read, "
      "what is there now) each. They are what they were from now on."},
+    {"record_draws", record_draws, METH_NOARGS,
+     "How many calls of the active stream draw random numbers."},
+    {"record_leaves", record_leaves, METH_NOARGS,
+     "The leaves that backwards of the active dry run reached."},
+    {"record_calls", record_calls, METH_O,
+     "Sets who is called, in dry runs of this thread, in place of functions that the engine calls: "
+     "(function, arguments), and (hooks, None) before those of a dict; returns the old one."},
     {"record_pending", record_pending, METH_O,
      "Whether a tensor has no memory yet: a stream owes it."},
     {"set_skipping", set_skipping, METH_O,
@@ -450,7 +464,17 @@ bool Explanation::gradients_hold(Tensor** tensors) const {
     if (!guard.holds(t, *this)) return false;
     if (guard.kind == GradientGuard::Input) tensors[guard.index] = t->autograd->grad;
   }
-  return taken.empty() || inputs_hold(tensors);
+  return true;
+}
+
+bool Explanation::casts_hold(Tensor** tensors) const {
+  if (clears_casts && autocast_caches_any()) return false;
+  return std::all_of(cast_guards.begin(), cast_guards.end(), [&](const CastGuard& guard) {
+    Tensor* cached = autocast_cached(input(guard.source, tensors));
+    if (guard.index < 0) return !cached;
+    tensors[guard.index] = cached;
+    return cached && taken[static_cast<size_t>(guard.index - arguments)].holds(cached);
+  });
 }
 
 bool Explanation::make_aliases(Inputs* inputs) const {
@@ -479,6 +503,13 @@ bool Explanation::holds(const Arguments& call, Inputs* inputs) {
     if (!constant_guards[i].holds(constants[i].get())) return false;
   }
   if (!gradient_guards.empty() && !gradients_hold(tensors)) return false;
+  if (!std::all_of(leaf_guards.begin(), leaf_guards.end(), [&](const LeafGuard& guard) {
+        return guard.holds(input(guard.source, tensors));
+      })) {
+    return false;
+  }
+  if ((clears_casts || !cast_guards.empty()) && !casts_hold(tensors)) return false;
+  if (!taken.empty() && !inputs_hold(tensors)) return false;
   if (!aliases.empty() && !make_aliases(inputs)) return false;
   const bool written = !writes.empty() || !numbers.steps.empty();
   if ((replay && !edges_hold(tensors)) || (written && !writes_hold(tensors))) return false;
@@ -517,6 +548,10 @@ PyObject* build_dict(Building* b, const RecipeItem& item) {
 
 // Stolen; a result that needs a gradient gets its history.
 PyObject* with_node(const Building* b, const RecipeItem& item, PyObject* object) {
+  if (object) {
+    uint8_t& flags = tensor_of(object)->flags;
+    flags = static_cast<uint8_t>(item.inference ? flags | kInference : flags & ~kInference);
+  }
   if (object && item.spent) set_history(tensor_of(object), item.spent.get(), item.spent_output);
   if (!object || item.root < 0) return object;
   set_history(tensor_of(object), b->node, static_cast<uint32_t>(item.root));
@@ -562,6 +597,11 @@ PyObject* build_all(Building* b) {
   for (int32_t source : b->x.gradients) {
     const auto value = steal(result ? build(b) : nullptr);
     if (!value || !set_gradient(b->x.input(source, b->tensors), value.get())) return nullptr;
+  }
+  for (int32_t source : b->x.casts) {
+    const auto value = steal(result ? build(b) : nullptr);
+    if (!value) return nullptr;
+    autocast_store(b->x.input(source, b->tensors), tensor_of(value.get()));
   }
   for (const Effect& effect : b->x.effects) {
     const auto value = steal(result ? build(b) : nullptr);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "call/autocast.h"
 #include "core.h"
 #include "frame/effects.h"
 #include "frame/numbers.h"
@@ -22,6 +23,7 @@ struct Modes {
   GradMode grad;
   uint8_t interceptors;
   bool functions_disabled, dry;
+  AutocastMode autocast;
   DType dtype;
   Device device;
 
@@ -188,6 +190,19 @@ struct GradientGuard {
 
   bool holds(const Tensor* t, const Explanation& x) const;
 };
+// What autocast has cached of a parameter before a call: nothing, or an input.
+struct CastGuard {
+  int32_t source;  // of the parameter
+  int32_t index;   // of `Explanation::inputs`; -1: nothing that is current
+};
+// A leaf that a backward reaches: it stays one, with these hooks.
+struct LeafGuard {
+  int32_t source;
+  Ref<> hooks;  // a dict, whose items `Guards` compares; null: there are none
+
+  static LeafGuard of(int32_t source, const Tensor* t);
+  bool holds(const Tensor* t) const;
+};
 bool set_gradient(Tensor* t, PyObject* value);  // a tensor or None; false + exception
 
 // A dict from outside that gets an item, a list that gets an element, or a cell.
@@ -234,6 +249,7 @@ struct RecipeItem {
   int32_t root = -1;  // Output, View: which of the node's results it is; -1: of none
   Ref<Node> spent{};  // Output: its history, of which a backward left nothing to run
   uint32_t spent_output = 0;
+  bool inference = false;  // Output, View: it is made under inference_mode
 };
 
 // What a call passes to an explanation, besides what that owns.
@@ -253,9 +269,9 @@ struct Explanation {
   int64_t changes;  // record_changes() when it was explained
   Ref<Instance> instance;
   std::vector<int32_t> sources;    // per tensor of the plan: of an input, or ~ of a constant
-  int32_t arguments = 0;           // the first inputs are arguments, the others are gradients
+  int32_t arguments = 0;           // the first inputs are arguments, then gradients and casts
   std::vector<AliasSpec> aliases;  // the last inputs
-  std::vector<TensorGuard> taken;  // of these gradients
+  std::vector<TensorGuard> taken;  // of these gradients, and of cached casts
   std::vector<Ref<Tensor>> constants;
   std::vector<TensorGuard> constant_guards;
   std::vector<Scalar> scalars;
@@ -268,10 +284,14 @@ struct Explanation {
   std::unordered_set<const Storage*> constant_memory;  // where `taken` is not empty
   std::vector<GradientGuard> gradient_guards;
   std::vector<int32_t> gradients;  // sources of tensors whose `.grad` calls set
+  std::vector<LeafGuard> leaf_guards;
+  std::vector<CastGuard> cast_guards;
+  bool clears_casts = false;    // of parameters: there are none before
+  std::vector<int32_t> casts;   // sources of parameters whose casts calls leave cached
   Numbers numbers;
   bool ranged = false;  // names a part of itself for profiles
   std::vector<Effect> effects;
-  std::vector<RecipeItem> recipe;  // of the result, then of each of `gradients` and `effects`
+  std::vector<RecipeItem> recipe;  // of the result, `gradients`, `casts` and `effects`
   std::vector<ViewSpec> views;
   std::vector<uint32_t> versions;  // of the outputs' memory, which calls wrote in place
   Ref<Replay> replay;              // null: no result needs a gradient
@@ -281,6 +301,7 @@ struct Explanation {
   bool edges_hold(Tensor** tensors) const;      // gradients leave it as where it was learnt
   bool writes_hold(Tensor** tensors) const;     // what is written is one tensor's only
   bool gradients_hold(Tensor** tensors) const;  // fills in those that are inputs
+  bool casts_hold(Tensor** tensors) const;      // as well
   bool inputs_hold(Tensor** tensors) const;     // none shares its memory
   bool make_aliases(Inputs* inputs) const;      // false: there is no memory for them
   bool is_argument(int32_t source) const { return source >= 0 && source < arguments; }
@@ -303,8 +324,14 @@ constexpr char kOtherProgram[] = "another program was recorded";
 // whose text says why there is none.
 Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, PyObject* guards);
 
+// Interceptors under which calls may be explained.
+constexpr bool explains(uint8_t interceptors) { return (interceptors & ~kAutocast) == 0; }
+
 PyObject* record_gradients(PyObject*, PyObject*);
 PyObject* record_pending(PyObject*, PyObject* tensor);
+PyObject* record_draws(PyObject*, PyObject*);
+PyObject* record_leaves(PyObject*, PyObject*);
+PyObject* record_calls(PyObject*, PyObject* caller);
 
 bool init_frame(PyObject* module);
 

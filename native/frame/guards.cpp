@@ -12,14 +12,14 @@
 namespace fb {
 
 Modes Modes::now() {
-  return {grad_mode, fb::interceptors, torch_function_disabled,
-          dry_run,   default_dtype(),  default_device()};
+  return {grad_mode,     fb::interceptors, torch_function_disabled, dry_run,
+          autocast_mode, default_dtype(),  default_device()};
 }
 
 bool Modes::operator==(const Modes& other) const {
   return grad.enabled == other.grad.enabled && grad.inference == other.grad.inference &&
          interceptors == other.interceptors && functions_disabled == other.functions_disabled &&
-         dry == other.dry && dtype == other.dtype && device.kind == other.device.kind &&
+         dry == other.dry && autocast == other.autocast && dtype == other.dtype && device.kind == other.device.kind &&
          device.index == other.device.index;
 }
 
@@ -234,7 +234,7 @@ bool Guards::read_slots(PyObject* list) {
     if (PyWeakref_CheckRefExact(object)) object = PyWeakref_GET_OBJECT(object);
     if (!PyObject_TypeCheck(descriptor, &PyMemberDescr_Type)) return false;
     const auto* member = reinterpret_cast<PyMemberDescrObject*>(descriptor);
-    if (member->d_member->type != T_OBJECT_EX) return false;
+    if (member->d_member->type != T_OBJECT_EX && member->d_member->type != T_OBJECT) return false;
     slots_.push_back({object, member->d_member->offset, value_of(item(entry, 2))});
     if (!same_value(slot_value(slots_.back()), slots_.back().value)) return false;
   }

@@ -167,6 +167,63 @@ class Builder {
     return true;
   }
 
+  bool add_leaves(PyObject* list) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+      const Tensor* t = tensor_of(PyList_GET_ITEM(list, i));
+      const auto source = sources_.find(t);
+      if (source == sources_.end()) {  // one that the call makes
+        if (LeafGuard::of(0, t).hooks) return refuse("a gradient has hooks") != nullptr;
+        continue;
+      }
+      x_->leaf_guards.push_back(LeafGuard::of(source->second, t));
+      if (!x_->leaf_guards.back().holds(t)) return refuse("a gradient has hooks") != nullptr;
+    }
+    return true;
+  }
+
+  // (cleared, lookups, casts): see autocast_learnt. Casts that were there are inputs, as gradients
+  // are.
+  bool add_casts(PyObject* casts) {
+    PyObject *lookups, *left;
+    int cleared;
+    if (!PyArg_ParseTuple(casts, "pO!O!", &cleared, &PyList_Type, &lookups, &PyList_Type, &left)) {
+      return false;
+    }
+    x_->clears_casts = cleared != 0;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(lookups); ++i) {
+      PyObject* entry = PyList_GET_ITEM(lookups, i);
+      PyObject* cached = PyTuple_GET_ITEM(entry, 1);
+      CastGuard guard{-1, -1};
+      if (!find_parameter(PyTuple_GET_ITEM(entry, 0), &guard.source)) return false;
+      if (cached != Py_None) {
+        Tensor* t = tensor_of(cached);
+        guard.index = static_cast<int32_t>(arguments_.size());
+        if (x_->clears_casts || !sources_.emplace(t, guard.index).second) {
+          return refuse("a cached cast is also reached otherwise") != nullptr;
+        }
+        arguments_.push_back(t);
+        x_->taken.push_back(TensorGuard::of(t));
+      }
+      x_->cast_guards.push_back(guard);
+    }
+    return true;
+  }
+  bool read_casts(PyObject* casts) {
+    PyObject* left = PyTuple_GET_ITEM(casts, 2);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(left); ++i) {
+      PyObject* entry = PyList_GET_ITEM(left, i);
+      int32_t source;
+      if (!find_parameter(PyTuple_GET_ITEM(entry, 0), &source)) return false;
+      const Storage* storage = x_->input(source, arguments_.data())->storage;
+      if (std::find(r_->writes.begin(), r_->writes.end(), storage) != r_->writes.end()) {
+        return refuse("a parameter is written after its cast") != nullptr;
+      }
+      x_->casts.push_back(source);
+      if (!read_result(PyTuple_GET_ITEM(entry, 1))) return false;
+    }
+    return true;
+  }
+
   // (dict, key, value) each, (list, index or None, value), or (cell, None, value).
   bool read_effects(PyObject* list) {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
@@ -209,6 +266,13 @@ class Builder {
   }
 
  private:
+  bool find_parameter(PyObject* t, int32_t* result) const {
+    const auto source = sources_.find(tensor_of(t));
+    if (source == sources_.end()) return refuse("it casts a tensor of its own") != nullptr;
+    *result = source->second;
+    return true;
+  }
+
   // The one input, and no alias of another one, that has a tensor's memory.
   bool source_over(const Tensor* t, int32_t* result) const {
     const auto same = sources_.find(t);
@@ -323,14 +387,14 @@ class Builder {
     while (r_->values[id].kind == Value::Alias) id = r_->values[id].source;
     return id;
   }
-  // The call that chose a value's elements from its first operand, by a mask; null: none.
+  // The call that chose a value's elements from its first operand; null: none.
   const Record* choice_of(int32_t id) const {
     const Value& v = r_->values[id];
     if (v.kind != Value::New || r_->states[v.state].written) return nullptr;
     for (const Record& record : r_->records) {
       const auto& results = record.results;
       if (std::find(results.begin(), results.end(), id) == results.end()) continue;
-      return record.instance->plan->name == "_masked_slices" ? &record : nullptr;
+      return record.instance->plan->chooses ? &record : nullptr;
     }
     return nullptr;
   }
@@ -384,8 +448,7 @@ class Builder {
   bool plain(const Tensor* t) const {
     const auto* object = reinterpret_cast<const PyObject*>(t);
     return Py_TYPE(object) == TensorType && !has_items(t->dict) && !t->weakrefs && !t->count &&
-           (t->flags & kLazy) == 0 && t->record_epoch == r_->epoch && t->value_id >= 0 &&
-           ((t->flags & kInference) != 0) == x_->modes.grad.inference;
+           (t->flags & kLazy) == 0 && t->record_epoch == r_->epoch && t->value_id >= 0;
   }
 
   // The output that holds a value; -1: none does.
@@ -435,6 +498,7 @@ class Builder {
       return refuse("two results share memory") != nullptr;
     }
     x_->recipe.push_back({RecipeItem::Output, output, {}, root});
+    x_->recipe.back().inference = (t->flags & kInference) != 0;
     if (t->autograd && root < 0) {
       x_->recipe.back().spent = share(t->autograd->node);
       x_->recipe.back().spent_output = t->autograd->output_index;
@@ -459,7 +523,7 @@ class Builder {
     return true;
   }
   bool is_spent(const Node* node) const {
-    if (node_observed(node)) return false;
+    if (node_observed(node) || node->kind == NodeKind::Function) return false;
     if (node->kind == NodeKind::Accumulate) {
       const auto source = sources_.find(tensor_of(node->object));
       return source != sources_.end() && source->second < 0;  // that of an argument would be owned
@@ -479,6 +543,7 @@ class Builder {
       return refuse("a result is a view of a kind that is not built again") != nullptr;
     }
     x_->recipe.push_back({RecipeItem::View, static_cast<Py_ssize_t>(x_->views.size()), {}, root});
+    x_->recipe.back().inference = (t->flags & kInference) != 0;
     x_->views.push_back({output,
                          t->dtype,
                          t->ndim,
@@ -536,12 +601,13 @@ class Builder {
 }  // namespace
 
 Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, PyObject* guards) {
-  PyObject *parts, *constants, *identical, *built, *text, *gradients, *effects, *numbers;
+  PyObject *parts, *constants, *identical, *built, *text, *gradients, *leaves, *casts;
+  PyObject *effects, *numbers;
   int ranged;
-  if (!PyArg_ParseTuple(guards, "O!O!O!O!O!O!O!O!p", &PyTuple_Type, &parts, &PyTuple_Type,
+  if (!PyArg_ParseTuple(guards, "O!O!O!O!O!O!O!O!O!O!p", &PyTuple_Type, &parts, &PyTuple_Type,
                         &constants, &PyTuple_Type, &identical, &PyTuple_Type, &built, &PyList_Type,
-                        &text, &PyList_Type, &gradients, &PyList_Type, &effects, &PyTuple_Type,
-                        &numbers, &ranged)) {
+                        &text, &PyList_Type, &gradients, &PyList_Type, &leaves, &PyTuple_Type,
+                        &casts, &PyList_Type, &effects, &PyTuple_Type, &numbers, &ranged)) {
     return {};
   }
   auto explanation = steal(new Explanation());
@@ -550,7 +616,7 @@ Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, 
   x->changes = record_changes();
   x->text = share(text);
   x->ranged = ranged != 0;
-  if (x->modes.interceptors || x->modes.functions_disabled || x->modes.dry) {
+  if (!explains(x->modes.interceptors) || x->modes.functions_disabled || x->modes.dry) {
     refuse("a mode sees its operators");
     return {};
   }
@@ -560,11 +626,12 @@ Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, 
   }
   Builder builder(x, active_recorder);
   const bool fine = x->guards.read(parts) && builder.add_constants(constants) &&
-                    builder.add_gradients(gradients) && builder.find_program() &&
-                    builder.read_indices() && builder.read_masks() &&
+                    builder.add_gradients(gradients) && builder.add_leaves(leaves) &&
+                    builder.add_casts(casts) &&
+                    builder.find_program() && builder.read_indices() && builder.read_masks() &&
                     builder.read_result(result, identical, built, numbers) &&
-                    builder.read_gradients(gradients) && builder.read_effects(effects) &&
-                    builder.read_numbers(numbers) && builder.complete();
+                    builder.read_gradients(gradients) && builder.read_casts(casts) &&
+                    builder.read_effects(effects) && builder.read_numbers(numbers) && builder.complete();
   x->pattern.forget_tensors();
   if (!fine) refuse("a value outlives it that is no result");
   if (fine) builder.take_stream();

@@ -308,8 +308,8 @@ bool read_plan(Plan* plan, PyObject* spec, PyObject* backward_op, PyObject* stru
          read_records(spec, "checks", &plan->checks, read_check) &&
          read_flag(spec, "faults", &plan->faults) &&
          read_records(spec, "bounds", &plan->bounds, read_bound) &&
-         read_flag(spec, "copies_overlaps", &plan->copies_overlaps) && read_place(spec, plan) &&
-         check_plan(plan);
+         read_flag(spec, "copies_overlaps", &plan->copies_overlaps) &&
+         read_flag(spec, "chooses", &plan->chooses) && read_place(spec, plan) && check_plan(plan);
 }
 
 PlanCode* read_code(const Plan* plan, PyObject* execution) {

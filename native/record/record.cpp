@@ -40,7 +40,7 @@ bool flush_watched = false;           // no flush may be left out
 
 PlanCache& streams = *new PlanCache({kMaxStreams, kMaxStreams, kMaxInClass});
 int64_t stream_hits = 0, stream_class_hits = 0, stream_builds = 0, stream_flushes = 0;
-int64_t stream_changes = 0;  // how often all were forgotten
+int64_t stream_changes = 0;  // how often all, or all explanations of calls, were forgotten
 uint32_t next_epoch = 1;
 
 }  // namespace
@@ -737,7 +737,14 @@ PyObject* stream_clear(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
+PyObject* forget_explanations(PyObject*, PyObject*) {
+  ++stream_changes;
+  Py_RETURN_NONE;
+}
+
 PyMethodDef methods[] = {
+    {"forget_explanations", forget_explanations, METH_NOARGS,
+     "Ends the explanations of calls: something that no guard compares has changed."},
     {"count_true", record_count_true, METH_O,
      "The number of true elements of a mask whose memory can be read while calls are recorded, "
      "without a flush; None: operators count them."},

@@ -219,7 +219,7 @@ void record_forget_learnt();
 bool record_watched();     // somebody counts on every flush
 int64_t record_builds();   // streams compiled so far
 int64_t record_flushes();  // how often streams ran
-int64_t record_changes();  // how often all streams were forgotten
+int64_t record_changes();  // how often all streams, or explanations of calls, were forgotten
 
 // A generator of its own that stands where this one does (None: the default one). New reference;
 // null + exception. random_binding.cpp

@@ -114,10 +114,15 @@ bool has_leaf_hooks(Node* node) {
   return node->extras || (a && (a->hooks || a->post_accumulate_hooks));
 }
 
-// Whether a dry run may execute a node: no code of users runs, and what it reads is of its stream.
+// Whether a dry run may execute a node: what it reads is of its stream. Code of users, Functions and
+// hooks of tensors, is interpreted.
 bool runs_dry(Node* node) {
-  if (node->kind == NodeKind::Accumulate) return !has_leaf_hooks(node);
-  return node->kind != NodeKind::Function && record_has(node) && !node_observed(node);
+  if (node->kind == NodeKind::Accumulate) {
+    Tensor* leaf = tensor_of(node->object);
+    record_note_leaf(leaf);
+    return !node->extras && !(leaf->autograd && leaf->autograd->post_accumulate_hooks);
+  }
+  return record_has(node) && !node_observed(node, true);
 }
 
 bool discover(GraphTask* task) {
@@ -283,7 +288,9 @@ bool run_task(GraphTask* task) {
     if (PyErr_CheckSignals() < 0) return false;
   }
   for (size_t i = 0; i < task->callbacks.size(); ++i) {  // one may queue others
-    if (!steal(PyObject_CallNoArgs(Ref<>(task->callbacks[i]).get()))) return false;
+    const auto callback = task->callbacks[i];
+    const auto none = steal(PyTuple_New(0));
+    if (!none || !steal(record_call_user(callback.get(), none.get()))) return false;
   }
   return true;
 }
@@ -617,6 +624,12 @@ PyObject* current_graph_task_id(PyObject*, PyObject*) {
   return PyLong_FromUnsignedLongLong(current_task->id);
 }
 
+// What names the running backward in tables that live no longer than it; None: no one runs.
+PyObject* backward_key(PyObject*, PyObject*) {
+  if (!current_task) Py_RETURN_NONE;
+  return PyLong_FromUnsignedLongLong(current_task->id);
+}
+
 // Whether the running backward adds to the `.grad` of all leaves: none of those that it is part of
 // has inputs. Runs that `compile` starts do not count.
 PyObject* accumulates_gradients(PyObject*, PyObject*) {
@@ -648,13 +661,20 @@ PyObject* will_execute_node(PyObject*, PyObject* object) {
 }
 
 // Zeros like output `index` of a node, for autograd.Function's materialised gradients.
-PyObject* node_zeros(PyObject*, PyObject* args) {
+PyObject* node_zeros(PyObject*, PyObject* given) {
   PyObject* node;
   unsigned int index;
-  if (!PyArg_ParseTuple(args, "O!I", NodeType, &node, &index)) return nullptr;
+  if (!PyArg_ParseTuple(given, "O!I", NodeType, &node, &index)) return nullptr;
   OutputMetadata m;
   if (!node_output_metadata(node_of(node), index, &m)) Py_RETURN_NONE;
-  return object_of(filled(m, 0.0));
+  if (!active_recorder) return object_of(filled(m, 0.0));
+  const auto zeros = steal(import_attribute("flambeau", "zeros"));  // of the stream, as others are
+  const auto sizes = steal(size_object(static_cast<int>(m.sizes.size()), m.sizes.data()));
+  const auto args = steal(sizes ? PyTuple_Pack(1, sizes.get()) : nullptr);
+  const auto options = steal(Py_BuildValue("{sOsN}", "dtype", dtype_object(m.dtype), "device",
+                                           device_object(m.device)));
+  return zeros && args && options ? PyObject_Call(zeros.get(), args.get(), options.get())
+                                  : nullptr;
 }
 
 }  // namespace
@@ -679,6 +699,8 @@ PyMethodDef engine_functions[] = {
      "Shows this thread's function modes what the engine calls, whose results are of this type "
      "until they run; None: no longer. Returns what it was."},
     {"queue_callback", queue_callback, METH_O, "Calls it when the running backward is done."},
+    {"backward_key", backward_key, METH_NOARGS,
+     "What names the running backward in tables that live no longer than it, or None."},
     {"current_graph_task_id", current_graph_task_id, METH_NOARGS,
      "Id of the running backward; -1."},
     {"accumulates_gradients", accumulates_gradients, METH_NOARGS,

@@ -153,9 +153,12 @@ bool check_hook_result(const Tensor* before, PyObject* after) {
 
 bool run_tensor_hooks(PyObject* hooks, Tensor** grad) {
   if (!hooks || PyObject_Length(hooks) == 0) return true;
+  if (!record_read_hooks(hooks)) return false;
   const auto list = steal(values_of(hooks));
   for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list.get()); ++i) {
-    auto result = steal(PyObject_CallOneArg(PyList_GET_ITEM(list.get(), i), object_of(*grad)));
+    const auto args = steal(PyTuple_Pack(1, object_of(*grad)));
+    auto result =
+        steal(args ? record_call_user(PyList_GET_ITEM(list.get(), i), args.get()) : nullptr);
     if (!result) return false;
     if (result.get() == Py_None) continue;
     if (!check_hook_result(*grad, result.get())) return false;
@@ -371,6 +374,13 @@ bool apply_plan(Node* node, Tensor** grads, Tensor** results) {
 bool apply_function(Node* node, Tensor** grads, Tensor** results) {
   static PyObject* name = nullptr;
   if (!name) name = PyUnicode_InternFromString("apply");
+  if (active_recorder && record_learning()) {
+    const auto gradients = steal(tuple_of(grads, node->output_count));
+    const auto returned =
+        steal(gradients ? record_call_user(object_of(node), gradients.get()) : nullptr);
+    return returned &&
+           replace_values(returned.get(), Py_TYPE(node)->tp_name, results, node->edge_count);
+  }
   Arguments args(node->output_count + 1u);
   args.push(Py_NewRef(object_of(node)));
   for (uint32_t i = 0; i < node->output_count; ++i) args.push(Py_NewRef(or_none(grads[i])));

@@ -220,6 +220,21 @@ PyObject* tensor_hooks(PyObject*, PyObject* object) {
   return Py_XNewRef(node_hooks_dict(extras->tensor_hooks[index].slot()));
 }
 
+// is_referenced(reference): whether the object of a weak reference may be used again.
+PyObject* is_referenced(PyObject*, PyObject* reference) {
+  return PyBool_FromLong(PyWeakref_Check(reference) && PyWeakref_GetObject(reference) != Py_None);
+}
+
+long long next_hook = 0;
+
+// Numbers of hooks: a new one for each, but for copies of handles, which have their own.
+PyObject* hook_number(PyObject*, PyObject*) { return PyLong_FromLongLong(next_hook++); }
+PyObject* set_hook_number(PyObject*, PyObject* next) {
+  const long long number = PyLong_AsLongLong(next);
+  if (number == -1 && PyErr_Occurred()) return nullptr;
+  return PyLong_FromLongLong(std::exchange(next_hook, number));
+}
+
 PyObject* post_accumulate_hooks(PyObject*, PyObject* object) {
   Tensor* t = tensor_argument("register_post_accumulate_grad_hook", object);
   if (!t) return nullptr;
@@ -340,6 +355,11 @@ PyMethodDef functions[] = {
     {"function_finish", function_finish, METH_VARARGS,
      "function_finish(ctx, inputs, outputs, saved, dirty, non_differentiable, tracked)."},
     {"tensor_hooks", tensor_hooks, METH_O, "The OrderedDict of a tensor's gradient hooks."},
+    {"is_referenced", is_referenced, METH_O,
+     "Whether the object of a weak reference may be used again."},
+    {"hook_number", hook_number, METH_NOARGS, "A number that no hook has had."},
+    {"set_hook_number", set_hook_number, METH_O,
+     "Sets the number of the next hook; returns what it would have been."},
     {"post_accumulate_hooks", post_accumulate_hooks, METH_O,
      "The OrderedDict of a leaf's post-accumulate hooks."},
     {"retain_grad", retain_grad, METH_O, "Keeps the gradient of an interior tensor in .grad."},

@@ -3,6 +3,7 @@
 // Versions: every in-place write bumps the counter of the storage. A saved tensor remembers the
 // counter; a view remembers the counter at which its history was right, and gets a new history
 // (AsStrided of its base) when somebody wrote since.
+#include "frame/effects.h"
 #include "tape/tape.h"
 
 #include <algorithm>
@@ -40,7 +41,8 @@ bool pack_tensor(Node* node, Saved* saved, Tensor* t, const SavedHooks& hooks) {
   if (auto plain = steal(tensor_detach(t))) {
     NoGrad guard;
     const auto pack = share(hooks.pack);
-    object = steal(PyObject_CallOneArg(pack.get(), object_of(plain)));
+    const auto args = steal(PyTuple_Pack(1, object_of(plain)));
+    object = steal(args ? record_call_user(pack.get(), args.get()) : nullptr);
   }
   if (!object) return false;
   if (t->version() != version) {
@@ -97,6 +99,15 @@ Tensor* with_history(Tensor* data, Node* node, uint64_t index, bool leaf_require
   return PyErr_Occurred() ? nullptr : alias.release();
 }
 
+// Whether a tensor is a leaf without its history: a stream has one of them as its operand.
+bool shows_leaf(Tensor* t, const Node* history) {
+  if (!history || history->kind != NodeKind::Accumulate) return false;
+  const Tensor* leaf = tensor_of(history->object);
+  return t->storage == leaf->storage && t->offset == leaf->offset && t->dtype == leaf->dtype &&
+         t->ndim == leaf->ndim && std::equal(t->dims, t->dims + 2 * t->ndim, leaf->dims) &&
+         is_exact_tensor(object_of(t)) && (t->flags & kLazy) == (leaf->flags & kLazy);
+}
+
 Tensor* unpack_hooked(Node* node, const Saved& saved) {
   const Packed packed = node->extras->packed[saved.packed - 1];
   const auto object = share(saved.object);
@@ -105,7 +116,8 @@ Tensor* unpack_hooked(Node* node, const Saved& saved) {
   Ref<> value;
   {
     NoGrad guard;
-    value = steal(PyObject_CallOneArg(packed.unpack.get(), object.get()));
+    const auto args = steal(PyTuple_Pack(1, object.get()));
+    value = steal(args ? record_call_user(packed.unpack.get(), args.get()) : nullptr);
   }
   if (!value) return nullptr;
   if (!is_tensor(value.get())) {
@@ -116,6 +128,9 @@ Tensor* unpack_hooked(Node* node, const Saved& saved) {
     return nullptr;
   }
   Tensor* data = tensor_of(value.get());
+  if (active_recorder && shows_leaf(data, history.get())) {
+    return tensor_of(Py_NewRef(history->object));
+  }
   // A leaf owns its accumulator, an interior tensor its node: both are an edge.
   if (!grad_mode.enabled || !packed.requires_grad || !differentiable(data->dtype)) {
     return tensor_of(value.release());

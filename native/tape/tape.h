@@ -266,6 +266,8 @@ bool saved_hooks_active(SavedHooks* out);
 // Until they are resumed no hooks are active; `depth` is what suspend returned.
 uint32_t saved_hooks_suspend();
 void saved_hooks_resume(uint32_t depth);
+void saved_hooks_reset();   // no hooks are active
+bool checkpoint_grouped();  // backwards of this thread share what checkpoints compute again
 bool init_modes(PyObject* module);
 bool init_function(PyObject* module);
 

@@ -337,6 +337,9 @@ class Frame:
         target = self.stack.pop()
         self.machine.setattr(target, i.value, self.stack.pop())
 
+    def _delete_attr(self, i: Instruction) -> None:
+        self.machine.delattr(self.stack.pop(), i.value)
+
     def _binary_subscr(self, i: Instruction) -> None:
         key = self.stack.pop()
         self.stack[-1] = self.machine.subscript(self.stack[-1], key)
@@ -365,7 +368,8 @@ class Frame:
             self.machine.call(function, (target, key), {})
             return
         self.machine.writable(target)
-        if type(target) not in (list, deque, *plain.DICTS) or not plain.compares(key):
+        bounds = (key.start, key.stop, key.step) if type(key) is slice else key
+        if type(target) not in (list, deque, *plain.DICTS) or not plain.compares(bounds):
             raise Unexplained(f"it deletes items of a {type(target).__name__}")
         self.machine.native(operator.delitem, target, key)
 
@@ -736,7 +740,6 @@ class Frame:
     def _special(self, manager: object, name: str) -> object:
         """The method that a `with` block calls to begin or to end."""
         if type(manager) in plain.GUARDS:
-            self.machine.writable(manager)
             return getattr(manager, name)
         if manager is importing:  # the package's own lock, which nothing here needs
             return _do_nothing
@@ -749,8 +752,8 @@ class Frame:
 SHARED = (
     "pop_top push_null copy swap load_const load_fast store_fast delete_fast load_global "
     "store_global make_cell copy_free_vars load_deref store_deref make_function load_attr "
-    "store_attr binary_subscr store_subscr delete_subscr build_slice build_tuple build_list "
-    "build_set build_string build_map build_const_key_map list_append set_add map_add "
+    "store_attr delete_attr binary_subscr store_subscr delete_subscr build_slice build_tuple "
+    "build_list build_set build_string build_map build_const_key_map list_append set_add map_add "
     "list_extend set_update dict_update dict_merge unpack_sequence unpack_ex binary_op "
     "unary_not unary_negative unary_invert compare_op is_op contains_op get_iter for_iter "
     "call call_function_ex import_name import_from return_value return_generator yield_value "

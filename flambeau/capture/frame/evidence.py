@@ -402,3 +402,17 @@ def gradient_lines(gradients: list[tuple[Any, Any, int, Any]]) -> list[str]:
         gradients: as the core gives them: (tensor, what was there, whether it was read, ...) each.
     """
     return [_comparison(f"({_name(t)}).grad", before) for t, before, read, _ in gradients if read]
+
+
+def cast_lines(cleared: bool, lookups: list[tuple[Any, Any]]) -> list[str]:
+    """Guards on what autocast has cached as readable Python.
+
+    Args:
+        cleared: nothing is cached.
+        lookups: a parameter each, with its cached cast or None.
+    """
+    lines = ["autocast has no cached casts"] * cleared
+    for parameter, cast in [] if cleared else lookups:
+        has = "no cached cast" if cast is None else f"a cached cast to {cast.dtype}"
+        lines.append(f"{_name(parameter)} has {has}")
+    return lines

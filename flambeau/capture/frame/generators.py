@@ -12,8 +12,12 @@ if TYPE_CHECKING:
 GENERATOR_METHODS = frozenset({"send", "throw", "close", "__next__", "__iter__"})
 
 
-class Trace:
-    """A placeholder for a traceback, of which nothing may be read."""
+class Opaque:
+    """Stands for a value that differs between calls: code may hand it on, and read nothing of it."""
+
+
+class Trace(Opaque):
+    """A placeholder for a traceback."""
 
 
 class Generator:

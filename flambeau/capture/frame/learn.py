@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from flambeau import _core
+from flambeau.capture.frame import tape
 from flambeau.capture.frame.evidence import (
     Evidence,
     Raised,
     Unexplained,
     argument_lines,
+    cast_lines,
     gradient_lines,
 )
 from flambeau.capture.frame.machine import Machine
@@ -76,6 +79,7 @@ def _attempt(
     except (Unexplained, Exception) as error:
         return [], _text(error)
     finally:
+        _core.record_calls(None)
         _core.record_unlearn(mode)
 
 
@@ -83,6 +87,7 @@ def _explain(compiled: Any, mode: int, args: tuple[Any, ...], kwargs: dict[str, 
     values = [*args, *kwargs.values()]
     evidence = Evidence(values)
     machine = Machine(evidence, vars(compiled)[_RATES])
+    _core.record_calls(functools.partial(tape.call, machine))
     result = machine.call(compiled._function, args, dict(kwargs))
     results = Results(machine)
     results.read(result)
@@ -91,17 +96,22 @@ def _explain(compiled: Any, mode: int, args: tuple[Any, ...], kwargs: dict[str, 
     machine.check_generators()
     if int(_core.is_grad_enabled()) + 2 * int(_core.is_inference_mode_enabled()) != mode:
         raise Unexplained("it changes the gradient mode")
+    changed, *casts = _core.autocast_learnt()
+    if changed:
+        raise Unexplained("it changes the mode of autocast")
     names = [f"args[{i}]" for i in range(len(args))] + list(kwargs)
+    leaves = _core.record_leaves()
     gradients = _core.record_gradients()  # they are what they were from here on
     for _, before, read, _ in gradients:
         if read and before is not None:
             evidence.gradient(before)
     lines = argument_lines(values, names) + evidence.lines() + gradient_lines(gradients)
+    lines += cast_lines(*casts[:2])
     lines += machine.numbers.lines()
     machine.forget()  # what only the dry run holds is no result
     constants = tuple(evidence.constants.values())
     identical, built = tuple(results.identical), tuple(results.built)
-    effects = (gradients, [*evidence.effects.values()], machine.numbers.parts(), machine.ranged)
+    effects = (gradients, leaves, tuple(casts), [*evidence.effects.values()], machine.numbers.parts(), machine.ranged)
     parts = (evidence.parts(), constants, identical, built, lines, *effects)
     compiled._explain(args, kwargs, result, parts)
     return lines

@@ -19,10 +19,10 @@ from typing import Any
 from flambeau import _core
 from flambeau._core import Tensor
 from flambeau.capture.frame import native_calls as native
-from flambeau.capture.frame import plain, tensors
+from flambeau.capture.frame import plain, tape, tensors
 from flambeau.capture.frame.binding import bind, joined
 from flambeau.capture.frame.evidence import MISSING, Evidence, Raised, Unexplained
-from flambeau.capture.frame.generators import GENERATOR_METHODS, Generator
+from flambeau.capture.frame.generators import GENERATOR_METHODS, Generator, Opaque, Trace
 from flambeau.capture.frame.numbers import Number, Rates
 from flambeau.capture.frame.tensors import CALLED
 from flambeau.capture.frame.values import Value, Values
@@ -30,10 +30,13 @@ from flambeau.ir.lock import late
 from flambeau.runtime import boundaries
 
 _HEAP_TYPE = 1 << 9  # of `type.__flags__`
+_NEW_NODE = _core.Node.__dict__["__new__"]  # of contexts of custom functions
 _FIELDS: tuple[type, ...] = (  # descriptors of the items of named tuples
     types.MemberDescriptorType,
     type(namedtuple("_Named", "field").field),  # type: ignore[attr-defined]
 )
+_TRACEBACK = BaseException.__dict__["__traceback__"]
+_FUNCTION_DOC = types.FunctionType.__dict__["__doc__"]
 _MAX_CALLS = 80  # inside each other
 _MAX_STEPS = 3_000_000
 _GENERATORS = 0x20  # co_flags
@@ -68,6 +71,7 @@ class Machine(Values):
         self.codes: dict[int, Any] = {}  # decoded, by identity of the code objects
         self.handled: BaseException | None = None
         self._generators: list[Generator] = []
+        self._entered: dict[int, list[Any]] = {}  # copies of gradient modes from outside
         self._depth = 0
 
     def forget(self) -> None:
@@ -100,6 +104,8 @@ class Machine(Values):
             return getattr(value, name)
         if kind is super:
             return self._super_attribute(value, name)
+        if issubclass(kind, Opaque):
+            raise Unexplained(f"it reads {name} of a value of this call alone")
         if kind is types.FunctionType and name in ("__name__", "__qualname__", "__module__"):
             raise Unexplained("it reads the name of a function")
         return self._object_attribute(value, kind, name)
@@ -113,6 +119,8 @@ class Machine(Values):
     def _class_attribute(self, kind: type, name: str) -> Any:
         if name == "__name__" and type(kind) is type:
             return self.evidence.title(kind)
+        if name == "__module__" and type(kind) is type and not kind.__flags__ & _HEAP_TYPE:
+            return kind.__module__
         by_class = self.evidence.attribute(type(kind), name)
         if by_class is not MISSING and _is_data(by_class):
             raise Unexplained(f"it reads {name} of a class")
@@ -177,7 +185,8 @@ class Machine(Values):
     def _object_attribute(self, value: object, kind: type, name: str) -> Any:
         if value is boundaries.local and name == "recorder":
             return None  # it is a mode, and modes are compared
-        if self.evidence.attribute(kind, "__getattribute__") not in _GENERIC:
+        reads = self.evidence.attribute(kind, "__getattribute__")
+        if reads not in _GENERIC and not (reads is tape.READS and self.is_fresh(value)):
             raise Unexplained(f"{kind.__name__} computes its attributes")
         try:
             return self._found_attribute(value, kind, name)
@@ -219,7 +228,8 @@ class Machine(Values):
         if isinstance(descriptor, types.MemberDescriptorType) and not self.is_fresh(value):
             return self._outside_slot(value, kind, name, descriptor)
         error = isinstance(value, BaseException) and name == "args"
-        if self.is_fresh(value) and (error or isinstance(descriptor, types.MemberDescriptorType)):
+        member = isinstance(descriptor, types.MemberDescriptorType)
+        if self.is_fresh(value) and (error or member or descriptor in tape.SHOWN):
             return self.native(getattr, value, name)
         read = self.evidence.attribute(type(descriptor), "__get__")
         if isinstance(read, types.FunctionType):
@@ -228,10 +238,8 @@ class Machine(Values):
         raise Unexplained(f"it reads {kind.__name__}.{name}, a descriptor")
 
     def _outside_slot(self, value: object, kind: type, name: str, descriptor: Any) -> Any:
-        if not descriptor.__objclass__.__flags__ & _HEAP_TYPE or name in (
-            "__dict__",
-            "__weakref__",
-        ):
+        readable = descriptor.__objclass__.__flags__ & _HEAP_TYPE or descriptor is _FUNCTION_DOC
+        if not readable or name in ("__dict__", "__weakref__"):
             raise Unexplained(f"it reads {kind.__name__}.{name}, a descriptor")
         item = self.evidence.slot(value, descriptor)
         if item is MISSING:
@@ -268,6 +276,8 @@ class Machine(Values):
     def set_plainly(self, value: object, name: str, new: object) -> None:
         """Sets an attribute as `object.__setattr__` does."""
         descriptor = self.evidence.attribute(type(value), name)
+        if descriptor is _TRACEBACK and self.is_fresh(value) and type(new) is Trace:
+            return  # nothing reads it
         if isinstance(descriptor, property) and descriptor.fset is not None:
             self.call(descriptor.fset, (value, new), {})
             return
@@ -286,6 +296,16 @@ class Machine(Values):
         self.writable(value)
         self.native(object.__setattr__, value, name, new)
 
+    def delattr(self, value: object, name: str) -> None:
+        """Removes an attribute of an object that the dry run made."""
+        kind = type(value)
+        self.writable(value)
+        removes = self.evidence.attribute(kind, "__delattr__")
+        descriptor = self.evidence.attribute(kind, name)
+        if removes is not object.__delattr__ or _is_data(descriptor):
+            raise Unexplained(f"it removes {name} of a {kind.__name__}")
+        self.native(object.__delattr__, value, name)
+
     def set_item(self, table: Any, key: Any, new: object) -> None:
         """table[key] = new, for a list, a deque or a dict."""
         kind = type(table)
@@ -296,7 +316,7 @@ class Machine(Values):
             self.write_element(table, key, new)
             return
         self.writable(table)
-        if not plain.compares(key):
+        if not plain.compares(key) and type(key) is not tape.Serial:
             raise Unexplained(f"it writes items of a {kind.__name__}")
         self.native(operator.setitem, table, key, new)
 
@@ -310,11 +330,14 @@ class Machine(Values):
             if type(function.__self__) is Generator:
                 return self._call_generator(function, args, kwargs)
             return self.call(function.__func__, (function.__self__, *args), kwargs)
+        if kind is _core.Op or kind is _core.shield:
+            if kwargs.get("out") is not None:
+                raise Unexplained("it passes out=")
+            if function.autocast is not None and _core.is_autocast_enabled():
+                return self._call_autocast(function, args, kwargs)
         if kind is _core.Op:
             return self._call_operator(function, args, kwargs)
         if kind is _core.shield:
-            if kwargs.get("out") is not None:
-                raise Unexplained("it passes out=")
             return self.call(function.__wrapped__, args, kwargs)
         if kind is _core.CompiledFunction:
             return self.call(function._function, args, kwargs)
@@ -381,8 +404,22 @@ class Machine(Values):
         except StopIteration as error:
             raise Raised(error.with_traceback(None)) from None
 
+    def guard_from_outside(self, guard: Any, name: str) -> Any:
+        """Enters, leaves or copies a gradient mode, of which a copy stands for the object."""
+        if name == "clone":
+            return self.fresh(guard.clone())
+        copies = self._entered.setdefault(id(guard), [])
+        if type(guard) is _core.set_grad_enabled or (name == "__exit__" and not copies):
+            raise Unexplained(f"it writes to a {type(guard).__name__} from outside")
+        if name == "__exit__":
+            return copies.pop().__exit__(None, None, None)
+        copies.append(guard.clone())
+        return copies[-1].__enter__()
+
     def check_generators(self) -> None:
-        """Raises where a generator is left in a block that would run code when it is dropped."""
+        """Raises where a generator or a mode is left in a block that it would end."""
+        if any(self._entered.values()):
+            raise Unexplained("it leaves a gradient mode entered")
         if any(generator.guarded for generator in self._generators):
             raise Unexplained("a generator is left in a block that cleans up")
 
@@ -390,8 +427,6 @@ class Machine(Values):
         if op.gate is not None:
             raise Unexplained(f"operator {op.__name__} has a gate")
         self.evidence.operator(op)
-        if kwargs.get("out") is not None:
-            raise Unexplained("it passes out=")
         composed = any("python" in flags for _, _, flags in op.overloads)
         if not composed and any(type(v) is Number for v in (*args, *kwargs.values())):
             return self._call_with_numbers(op, args, kwargs)
@@ -403,6 +438,12 @@ class Machine(Values):
             if "python" in flags:
                 return self._call_body(body, arguments, values)
         return self.collection(self.native(op, *args, **kwargs))
+
+    def _call_autocast(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        rule = function.autocast
+        if callable(rule):
+            return self.call(rule, args, kwargs)
+        return native.call(self, _core.autocast_call, (rule, function, args, kwargs), {})
 
     def _call_with_numbers(self, op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         names = {key: self.numbers.argument(value, op.__name__) for key, value in kwargs.items()}
@@ -433,8 +474,8 @@ class Machine(Values):
             raise Unexplained(f"it makes a {kind.__name__}, which has __del__")
         if isinstance(create, staticmethod) and isinstance(create.__func__, types.FunctionType):
             value = self.call(create.__func__, (kind, *args), kwargs)
-        elif create is object.__new__:
-            value = self.fresh(self.native(object.__new__, kind))
+        elif create is object.__new__ or (create is _NEW_NODE and not (args or kwargs)):
+            value = self.fresh(self.native(create, kind))
         else:
             raise Unexplained(f"it makes a {kind.__name__}, which has __new__")
         if not isinstance(value, kind):
@@ -473,6 +514,8 @@ class Machine(Values):
     ) -> Any:
         generator: Generator = method.__self__  # type: ignore[assignment]
         name = method.__func__.__name__
+        if name == "throw" and len(args) == 3 and type(args[2]) is Trace:
+            args = args[1:2] if type(args[1]) is args[0] else args
         if kwargs or len(args) > 1:
             raise Unexplained(f"it calls {name} of a generator in an old form")
         if name == "send":

@@ -13,16 +13,18 @@ import heapq
 import itertools
 import math
 import operator
+import sys
 import types
+import weakref
 from abc import ABCMeta
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from flambeau import _core
-from flambeau.capture.frame import iteration, operators, plain, texts
+from flambeau.capture.frame import iteration, operators, plain, tape, texts
 from flambeau.capture.frame.evidence import MISSING, Raised, Unexplained
-from flambeau.capture.frame.generators import Generator
+from flambeau.capture.frame.generators import Generator, Trace
 from flambeau.capture.frame.numbers import Number
 
 if TYPE_CHECKING:
@@ -42,7 +44,8 @@ _PURE: frozenset[Any] = frozenset(
         math.comb, math.perm, math.isqrt, math.fsum, math.dist, math.nextafter, math.ulp,
         math.cbrt, math.exp2, math.expm1, math.log1p,
         _core.is_grad_enabled, _core.is_inference_mode_enabled,
-        _core.is_recording, _core.Size, _core.device,
+        _core.is_recording, _core.Size, _core.device, _core.is_autocast_enabled,
+        _core.get_autocast_dtype, _core.is_autocast_cache_enabled, _core.checkpoint_group,
     }
 )  # fmt: skip
 _BUILDERS: dict[Any, Any] = {
@@ -57,6 +60,7 @@ _LIST_WRITES = frozenset(
     }
 )  # fmt: skip
 _DICT_WRITES = frozenset({"update", "setdefault", "pop", "clear", "popitem"})
+_STATES: dict[str, Any] = {"get_state": tape.get_state, "set_state": tape.set_state}
 _SET_METHODS = frozenset({"add", "update", "discard", "union", "copy", "pop"})
 
 
@@ -179,8 +183,11 @@ def _call_method(
         return _new_tuple(machine, *args)
     if isinstance(owner, type) and (owner, name) in _CLASS_METHODS and not kwargs:
         return _CLASS_METHODS[owner, name](machine, *args)
+    if owner is _core.default_generator and name in _STATES and not kwargs:
+        return _STATES[name](machine, *args)
     if kind in plain.GUARDS and name in ("__enter__", "__exit__", "clone"):
-        machine.writable(owner)
+        if not machine.is_fresh(owner):
+            return machine.guard_from_outside(owner, name)
         return machine.fresh(function(*args)) if name == "clone" else function(*args)
     if isinstance(owner, type) and function == type.__instancecheck__.__get__(owner):
         machine.evidence.bases(machine.typed(args[0]))
@@ -190,7 +197,8 @@ def _call_method(
         return function(*args, **kwargs)
     if kind in plain.TENSORS and name == "requires_grad_" and not kwargs:
         flag = (*args, True)[0]
-        if type(flag) is bool and (flag == owner.requires_grad or _core.record_pending(owner)):
+        own = _core.record_pending(owner) or machine.is_fresh(owner)
+        if type(flag) is bool and (own or flag == owner.requires_grad):
             return machine.native(function, *args)
     if kind in (list, deque) and (name in _LIST_READS or name in _LIST_WRITES) and not kwargs:
         return _call_list(machine, owner, function, args)
@@ -256,13 +264,23 @@ def _call_dict(
         if type(owner) is OrderedDict and len(owner) > 1:
             raise Unexplained("it iterates over an OrderedDict")
         return machine.fresh(function())
-    if name in _DICT_WRITES and all(type(a) is dict or plain.hashes(a) for a in args[:1]):
+    if name in _DICT_WRITES and all(map(_is_plain_key, args[:1])):
         machine.writable(owner)
         for value in args[:1]:
             if type(value) is dict:
                 machine.touch(value)
         return machine.native(function, *args, **kwargs)
     raise Unexplained(f"it calls dict.{name}")
+
+
+def _empty(machine: Machine, *args: Any) -> Any:
+    """`tensor_empty`: memory that no operator may read."""
+    machine.touch(args)
+    return machine.fresh(machine.native(_core.tensor_empty, *args))
+
+
+def _is_plain_key(value: object) -> bool:
+    return type(value) in (dict, tape.Serial) or plain.hashes(value)
 
 
 def _call_atom(
@@ -388,6 +406,21 @@ def _partial(machine: Machine, function: Callable[..., object], *args: Any, **kw
     return machine.fresh(functools.partial(function, *args, **kwargs))
 
 
+def _method(machine: Machine, function: Any, owner: object) -> Any:
+    return machine.fresh(machine.native(types.MethodType, function, owner))
+
+
+def _exc_info(machine: Machine) -> tuple[Any, ...]:
+    error = machine.handled
+    return (None, None, None) if error is None else (type(error), error, machine.fresh(Trace()))
+
+
+def _reference(machine: Machine, value: object) -> Any:
+    """`weakref.ref`, which nothing follows."""
+    machine.writable(value)
+    return machine.fresh(machine.native(weakref.ref, value))
+
+
 def _format(machine: Machine, value: Any, spec: Any = "") -> str:
     return str(texts.formatted(machine, value, spec))
 
@@ -401,12 +434,6 @@ def _fromkeys(machine: Machine, keys: object, value: object = None) -> Any:
 
 def _from_iterable(machine: Machine, columns: object) -> Any:
     return machine.fresh(iteration.chained(machine, machine.iterate(columns)))
-
-
-def _backward(machine: Machine, *args: Any) -> Any:
-    """`run_backward`: the engine runs on the tape of the dry run."""
-    machine.touch(args)
-    return machine.native(_core.run_backward, *args)
 
 
 def _overrides(machine: Machine, values: object) -> bool:
@@ -447,6 +474,39 @@ def _range(machine: Machine, name: object) -> None:
 
 def _ignore(machine: Machine, *args: object) -> None:
     """A call without effect in a dry run."""
+
+
+def _set_mode(function: Callable[..., object]) -> Callable[..., object]:
+    """A function that changes a mode of the thread, which the core restores at the end."""
+
+    def change(machine: Machine, *args: Any) -> Any:
+        machine.touch(args)
+        return machine.native(function, *args)
+
+    return change
+
+
+def _push_region(machine: Machine, region: object, before: Any) -> None:
+    machine.native(_core.autocast_push, region, before)
+
+
+def _pop_region(machine: Machine, region: object) -> Any:
+    return machine.native(_core.autocast_pop, region)
+
+
+def _autocast_call(machine: Machine, rule: object, function: object, args: Any, named: Any) -> Any:
+    """A call on operands that are cast by a rule."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for value in (*args, *kwargs.values()):
+            if type(value) is list:  # of casts
+                machine.fresh(value)
+        return machine.call(function, args, kwargs)
+
+    for value in (args, *args, *named.values()):
+        if type(value) in (list, tuple):
+            machine.length(value)
+    return machine.native(_core.autocast_call, rule, call, args, named)
 
 
 _CLASS_METHODS: dict[tuple[type, str], Callable[..., object]] = {
@@ -590,12 +650,26 @@ _SPECIAL: dict[Any, Callable[..., object]] = {
     callable: _callable,
     functools.reduce: _reduce,
     functools.partial: _partial,
+    weakref.ref: _reference,
+    types.MethodType: _method,
+    sys.exc_info: _exc_info,
     format: _format,
     OrderedDict: _ordered_dict,
     defaultdict: _default_dict,
     vars: _vars,
     id: _id,
-    _core.run_backward: _backward,
+    _core.run_backward: tape.backward,
+    _core.function_begin: tape.begin,
+    _core.function_finish: tape.finish,
+    _core.node_zeros: tape.zeros,
+    _core.tensor_hooks: tape.hooks,
+    _core.hook_number: tape.number,
+    _core.tensor_empty: _empty,
+    _core.push_saved_hooks: tape.push_hooks,
+    _core.pop_saved_hooks: _set_mode(_core.pop_saved_hooks),
+    _core.is_referenced: tape.is_referenced,
+    _core.backward_key: tape.backward_key,
+    _core.queue_callback: tape.queue_callback,
     _core.has_torch_function: _overrides,
     _core.count_true: _count_true,
     _core.call_each: _call_each,
@@ -603,6 +677,14 @@ _SPECIAL: dict[Any, Callable[..., object]] = {
     _core.profile_exit: _ignore,
     _core.record_begin_sealed: _ignore,
     _core.record_end: _ignore,
+    _core.set_autocast_enabled: _set_mode(_core.set_autocast_enabled),
+    _core.set_autocast_dtype: _set_mode(_core.set_autocast_dtype),
+    _core.set_autocast_cache_enabled: _set_mode(_core.set_autocast_cache_enabled),
+    _core.clear_autocast_cache: _set_mode(_core.clear_autocast_cache),
+    _core.autocast_nesting: _set_mode(_core.autocast_nesting),
+    _core.autocast_push: _push_region,
+    _core.autocast_pop: _pop_region,
+    _core.autocast_call: _autocast_call,
     hash: _hash,
     object.__new__: _new,
     object.__setattr__: _plain_setattr,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from flambeau import _core
 from flambeau.capture.frame import plain
 from flambeau.capture.frame.evidence import MISSING, Unexplained, is_key
-from flambeau.capture.frame.generators import Generator, Trace
+from flambeau.capture.frame.generators import Generator, Opaque
 from flambeau.capture.frame.numbers import Number
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Results:
 
     def _read_object(self, value: Any, kind: type) -> None:
         machine = self._machine
-        if not machine.is_fresh(value) or kind in (Generator, Trace):
+        if not machine.is_fresh(value) or issubclass(kind, (Generator, Opaque)):
             raise Unexplained(f"its result has a {kind.__name__}")
         build: Callable[..., Any]
         if kind in (set, frozenset, deque):
@@ -114,7 +114,17 @@ def _has_only_attributes(machine: Machine, kind: type) -> bool:
         )
         and isinstance(machine.evidence.attribute(kind, "__dict__"), types.GetSetDescriptorType)
         and machine.evidence.attribute(kind, "__del__") is MISSING
+        and _is_plain(kind)
     )
+
+
+def _is_plain(kind: type) -> bool:
+    """Whether an object of a type has no state in native code."""
+    try:
+        object.__new__(kind)
+    except TypeError:
+        return False
+    return True
 
 
 def _instance(kind: type, names: tuple[str, ...], values: tuple[Any, ...]) -> Any:

@@ -33,8 +33,10 @@ def attribute(machine: Machine, value: Any, kind: type, name: str) -> Any:
     if isinstance(defined, types.GetSetDescriptorType):
         if name == "grad":
             return _gradient(machine, value)
-        if name == "grad_fn" and not value.requires_grad:
-            return None
+        if name == "grad_fn":
+            node = value.grad_fn if value.requires_grad else None
+            if node is None or machine.is_fresh(node):
+                return node
         if name == "is_leaf" and not value.requires_grad:
             return True
     if isinstance(defined, property) and defined.fget is not None:

@@ -10,17 +10,27 @@ import operator
 import types
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from sys import getrefcount
 from typing import Any, TypeAlias, TypeVar
 
 from flambeau._core import Tensor
 from flambeau.capture.frame import plain
 from flambeau.capture.frame.evidence import MISSING, Evidence, Raised, Unexplained, is_key, look_up
-from flambeau.capture.frame.generators import Generator, Trace
+from flambeau.capture.frame.generators import Generator, Opaque
 from flambeau.capture.frame.numbers import Number, Numbers, Rates, number_in
 
 Operand: TypeAlias = Any  # a value of a program, of any type
 
 Value = TypeVar("Value")
+
+
+
+def _references(table: dict[int, Operand]) -> list[tuple[int, int]]:
+    """How many references to each value of a dict there are, this function's among them."""
+    return [(key, getrefcount(value)) for key, value in table.items()]
+
+
+[(_, _UNUSED)] = _references({0: object()})  # of a value that nothing else holds
 
 # An explanation for each value: a state that is replaced by the one that follows it.
 _SWITCHED = frozenset({bool, types.NoneType, str})
@@ -49,6 +59,12 @@ class Values:
     def is_fresh(self, value: object) -> bool:
         """Whether the dry run made a value, so that it may be written."""
         return id(value) in self._fresh
+
+    def sweep(self) -> None:
+        """Drops the values that nothing but these notes holds, and tensors with them."""
+        while unused := [key for key, count in _references(self._fresh) if count == _UNUSED]:
+            for key in unused:
+                del self._fresh[key]
 
     def writable(self, value: object) -> None:
         """Raises where a value that outlives the frame would be written."""
@@ -156,8 +172,8 @@ class Values:
         kind = type(value)
         if kind is Number:
             return int if value.integer else float
-        if kind is Generator or kind is types.GeneratorType or kind is Trace:
-            raise Unexplained("it reads the type of an iterator or a traceback")
+        if kind is Generator or kind is types.GeneratorType or issubclass(kind, Opaque):
+            raise Unexplained("it reads the type of an iterator, or of a value of this call alone")
         if kind.__flags__ & _HEAP_TYPE and kind not in plain.TENSORS and not self.is_fresh(value):
             self.evidence.holder(value, MISSING)
         return kind

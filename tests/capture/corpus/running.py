@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import flambeau as torch
-from flambeau import nn
+from flambeau import _core, nn
 from flambeau.runtime import settings
-from flambeau.utils.hooks import RemovableHandle
 from tests.capture.corpus.cases import Call, Case, Fresh, executed
 from tests.capture.corpus.snapshot import Snapshots
 
@@ -109,7 +108,7 @@ def _run(case: Case, compiled: bool) -> tuple[list[list[str]], Any]:
     calls = []
     random.seed(7)
     torch.manual_seed(7)
-    RemovableHandle.next_id = 0  # hooks are numbered
+    _core.set_hook_number(0)  # hooks are numbered
     with executed(case) as program, torch.set_grad_enabled(program.grad):
         target = program.function
         function = target.__call__ if isinstance(target, nn.Module) else target
