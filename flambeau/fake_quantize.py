@@ -15,6 +15,8 @@ __all__ = [
     "quantization_parameters",
 ]  # fmt: skip
 
+Tensor = Any  # or a number, or the context of a function
+
 SMALLEST_SCALE = 6.1e-5  # the least float16 of full precision, about
 
 
@@ -54,39 +56,41 @@ class LearnedRounding(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, *values: Any) -> Any:  # type: ignore[override]
+    def forward(ctx: Tensor, *values: Tensor) -> Tensor:  # type: ignore[override]
+        """Rounds; the zero point is rounded first."""
         input, scale, zero_point, low, high, factor = values  # noqa: A001
         ctx.save_for_backward(input, scale, zero_point)
         ctx.settings = (low, high, factor)
-        whole = (zero_point + 0.5).clamp(low, high).trunc()
-        return _Rounding.forward(input, scale, whole, low, high)[0]
+        nearest = (zero_point + 0.5).clamp(low, high).trunc()
+        return _Rounding.forward(input, scale, nearest, low, high)[0]
 
     @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:  # type: ignore[override]
+    def backward(ctx: Tensor, grad: Tensor) -> Tensor:  # type: ignore[override]
+        """Gradients of the tensor, scale and zero point."""
         return *learned_gradients(grad, *ctx.saved_tensors, *ctx.settings), None, None, None
 
 
 def learned_gradients(
-    grad: Any,
-    input: Any,  # noqa: A002
-    scale: Any,
-    zero_point: Any,
+    grad: Tensor,
+    input: Tensor,  # noqa: A002
+    scale: Tensor,
+    zero_point: Tensor,
     low: int,
     high: int,
     factor: float,
-) -> tuple[Any, Any, Any]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of `LearnedRounding` with respect to its tensors.
 
     Args:
         grad: of the result.
         input, scale, zero_point, low, high, factor: its arguments.
     """
-    whole = torch.round(zero_point).clamp(low, high)
-    rounded = whole + torch.round(input * (1.0 / scale))
+    nearest = torch.round(zero_point).clamp(low, high)
+    rounded = nearest + torch.round(input * (1.0 / scale))
     below, above = rounded < low, rounded > high
     inside = ~(below | above)
-    by_scale = torch.where(below, low - whole, high - whole)
-    error = (rounded - whole) * scale - input
+    by_scale = torch.where(below, low - nearest, high - nearest)
+    error = (rounded - nearest) * scale - input
     by_scale = torch.where(inside, error * (1.0 / scale), by_scale) * grad * factor
     by_point = torch.where(inside, 0.0, -grad * scale) * factor
     sums = [x.sum_to_size(scale.shape) for x in (by_scale, by_point)]
@@ -94,8 +98,8 @@ def learned_gradients(
 
 
 def quantization_parameters(
-    least: Any, greatest: Any, low: int, high: int, symmetric: bool = False
-) -> tuple[Any, Any]:
+    least: Tensor, greatest: Tensor, low: int, high: int, symmetric: bool = False
+) -> tuple[Tensor, Tensor]:
     """Scales (float64) and zero points (int32) with which whole numbers represent intervals.
 
     Args:

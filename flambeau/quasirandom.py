@@ -19,6 +19,8 @@ __all__ = ["SobolEngine"]
 _DATA = os.path.join(os.path.dirname(__file__), "sobol_directions.bin")
 _POLYNOMIAL_BITS = 19
 
+Tensor = Any
+
 
 @functools.cache
 def _table() -> bytes:
@@ -53,7 +55,7 @@ def _directions(dimension: int, width: int) -> list[list[int]]:
     return rows
 
 
-def initial_state(dimension: int) -> Any:
+def initial_state(dimension: int) -> Tensor:
     """Direction numbers `(dimension, MAXBIT)`, not scrambled.
 
     Args:
@@ -62,7 +64,7 @@ def initial_state(dimension: int) -> Any:
     return torch.tensor(_directions(dimension, SobolEngine.MAXBIT), dtype=torch.int64)
 
 
-def scrambled(state: Any, matrices: Any) -> Any:
+def scrambled(state: Tensor, matrices: Tensor) -> Tensor:
     """Direction numbers times random matrices, modulo 2.
 
     Args:
@@ -79,7 +81,7 @@ def scrambled(state: Any, matrices: Any) -> Any:
     return (mixed * high_first).sum(-1)
 
 
-def integer_points(start: Any, state: Any, first: int, count: int) -> Any:
+def integer_points(start: Tensor, state: Tensor, first: int, count: int) -> Tensor:
     """Points `first` to `first + count - 1` of a sequence as integers, by their Gray codes.
 
     Args:

@@ -15,6 +15,8 @@ from flambeau.backends.switches import Switches
 from flambeau.core.devices import has_data
 from flambeau.ir.lock import late
 
+Tensor = Any
+
 KINDS = ("math", "flash", "mem_efficient", "cudnn", "overrideable")  # by PyTorch's numbers
 switches = Switches(
     "backends.cuda",
@@ -87,9 +89,7 @@ def check(
         )
 
 
-def kind_of(
-    query: Any, key: Any, value: Any, mask: Any, dropout_p: float, enable_gqa: bool
-) -> int:
+def kind_of(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, enable_gqa: bool) -> int:
     """The number in `KINDS` of what PyTorch computes a call with on the CPU.
 
     Raises:
@@ -105,7 +105,7 @@ def kind_of(
     return KINDS.index("math")
 
 
-def _fits(mask: Any, query: Any, key: Any) -> bool:
+def _fits(mask: Tensor, query: Tensor, key: Tensor) -> bool:
     """Whether a mask has two or four dimensions, each 1 or that of the scores."""
     if mask is None:
         return True

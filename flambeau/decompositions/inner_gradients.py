@@ -43,20 +43,20 @@ def gradients(
 
 
 def _inside_transformation(
-    function: Callable[..., Any], operands: Sequence[Tensor | None], grad: Tensor
+    function: Callable[..., Tensor], operands: Sequence[Tensor | None], grad: Tensor
 ) -> list[Tensor | None]:
     """As `gradients`, of tensors that carry tangents, or are samples of a batch."""
     present = [x for x in operands if x is not None]
 
-    def of_present(*values: Tensor) -> Any:
-        rest = iter(values)
-        return function(*[None if x is None else next(rest) for x in operands])
+    def of_present(*values: Tensor) -> Tensor:
+        remaining = iter(values)
+        return function(*[None if x is None else next(remaining) for x in operands])
 
     results = iter(late("flambeau.func").vjp(of_present, *present)[1](grad))
     return [None if x is None else next(results) for x in operands]
 
 
-def _requires_grad(value: Any) -> bool:
+def _requires_grad(value: object) -> bool:
     """Whether a tensor that a gradient reads requires one; functions read what they enclose."""
     if isinstance(value, (list, tuple)):
         return any(map(_requires_grad, value))

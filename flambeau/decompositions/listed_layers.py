@@ -5,14 +5,12 @@ Gradients among them differentiate the layer: a derivative has one home.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import flambeau as torch
 from flambeau.decompositions.inner_gradients import gradients
 from flambeau.decompositions.listed import listed
-from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.nn import functional
 from flambeau.nn.utils import rnn

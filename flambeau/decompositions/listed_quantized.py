@@ -101,9 +101,7 @@ def _learnable_channels_backward(
 
 
 # ------------------------------------------------------------------------------ observers
-def _observe(
-    self: Tensor, low: Tensor, high: Tensor, share: float, per_row: bool
-) -> None:
+def _observe(self: Tensor, low: Tensor, high: Tensor, share: float, per_row: bool) -> None:
     """Moves running extremes towards those of a tensor; infinite ones become them."""
     if per_row and not low.numel():
         low.resize_(self.shape[0]).fill_(torch.inf)
@@ -229,8 +227,12 @@ def _nibbles(packed: Tensor) -> Tensor:
 def _weight_int4pack_mm(self: Tensor, packed: Tensor, group: int, parameters: Tensor) -> Tensor:
     floats = (torch.float32, torch.float16, torch.bfloat16)
     sizes = (self.shape[1] // group, packed.shape[0], 2)
-    if self.dtype not in floats or packed.dtype is not torch.uint8 or group not in (32, 64, 128, 256):
-        problem = f"expect A to be either 32-bit or 16-bit float tensor and groups of 32 to 256, "
+    if (
+        self.dtype not in floats
+        or packed.dtype is not torch.uint8
+        or group not in (32, 64, 128, 256)
+    ):
+        problem = "expect A to be either 32-bit or 16-bit float tensor and groups of 32 to 256, "
         problem += f"got {self.dtype}, {packed.dtype} and {group}"
     elif tuple(parameters.shape) != sizes or parameters.dtype is not self.dtype:
         problem = f"expect qScaleAndZeros of {self.dtype} {sizes}, got {parameters.dtype} "

@@ -91,7 +91,9 @@ def _sobol_engine_draw(
 
 
 @listed("_sobol_engine_ff_")
-def _sobol_engine_ff_(self: Tensor, n: int, state: Tensor, dimension: int, generated: int) -> Tensor:
+def _sobol_engine_ff_(
+    self: Tensor, n: int, state: Tensor, dimension: int, generated: int
+) -> Tensor:
     with torch.no_grad():
         return self.copy_(_steps(self, state, generated, generated + n, 1)[0])
 
@@ -118,14 +120,14 @@ def _rnn_layer(
 def _rnn_layer_backward(
     input: Tensor, weight0: Tensor, weight1: Tensor, weight2: Tensor, weight3: Tensor,  # noqa: A002
     hx: Tensor, cx: Tensor, output: Tensor, hy: Tensor, cy: Tensor, of_output: Value, of_hy: Value,
-    of_cy: Value, reverse: bool, mode: int, hidden: int, layers: int, has_biases: bool, *rest: Value,
+    of_cy: Value, reverse: bool, mode: int, hidden: int, layers: int, biases: bool, *flags: Value,
 ) -> Value:  # fmt: skip
-    train, bidirectional, batch_sizes, batch_first, _ = rest
+    train, bidirectional, batch_sizes, batch_first, _ = flags
     pairs = [(of_output, output), (of_hy, hy), (of_cy, cy)]
     factors = [torch.zeros_like(x) if grad is None else grad for grad, x in pairs]
 
     def layer(*operands: Tensor) -> Tensor:
-        results = _rnn_layer(*operands, reverse, batch_sizes, mode, hidden, layers, has_biases,
+        results = _rnn_layer(*operands, reverse, batch_sizes, mode, hidden, layers, biases,
                              bidirectional, batch_first, train)  # fmt: skip
         return torch.cat([x.reshape(-1) for x in results[:3]])
 

@@ -9,7 +9,7 @@ import flambeau as torch
 from flambeau.decompositions.inner_gradients import gradients
 from flambeau.decompositions.listed import listed
 from flambeau.ir.failure import failure
-from flambeau.sparse import convert, invariants, methods, pointwise
+from flambeau.sparse import convert, copies, invariants, methods, pointwise, reduce
 from flambeau.sparse import tensor as parts
 
 __all__: list[str] = []
@@ -165,6 +165,7 @@ def _sparse_sampled_addmm(
 ) -> Tensor:
     return torch.sparse.sampled_addmm(self, mat1, mat2, beta=beta, alpha=alpha)
 
+
 # ------------------------------------------------------------------------------ parts
 @listed("_coalesced_")
 def _coalesced_(self: Tensor, coalesced: bool) -> Tensor:
@@ -186,7 +187,7 @@ def _copied(name: str, method: Callable[..., Tensor]) -> None:
     listed(name)(run)
 
 
-_copied("resize_as_sparse", torch.resize_as_sparse_)
+_copied("resize_as_sparse", copies.resize_as_sparse_)
 _copied("sparse_resize", methods.sparse_resize_)
 _copied("sparse_resize_and_clear", methods.sparse_resize_and_clear_)
 _copied("copy_sparse_to_sparse", pointwise.copy_)
@@ -287,7 +288,9 @@ def _sparse_broadcast_to(self: Tensor, size: Value) -> Tensor:
     return parts.make(torch.sparse_coo, (indices,), values, tuple(size), unique)
 
 
-def _lines(self: Tensor, name: str, combine: str, dim: Value, keepdim: bool, dtype: Value) -> Tensor:
+def _lines(
+    self: Tensor, name: str, combine: str, dim: Value, keepdim: bool, dtype: Value
+) -> Tensor:
     """A reduction of the stored elements of a CSR matrix; the result is one, too."""
     if not keepdim:
         problem = "reduction operations on CSR tensors with keepdim=False is unsupported"
@@ -324,16 +327,16 @@ def _sparse_mask_projection(self: Tensor, mask: Tensor, accumulate: bool) -> Ten
 
 
 @listed("_sparse_mm_reduce_impl")
-def _sparse_mm_reduce_impl(self: Tensor, other: Tensor, reduce: str) -> Value:
-    result = torch.sparse.mm(self, other, reduce)
+def _sparse_mm_reduce_impl(self: Tensor, other: Tensor, mode: str) -> Value:
+    result = torch.sparse.mm(self, other, mode)
     places = torch.empty((0,), dtype=torch.int64)
-    if reduce in ("amax", "amin") and (self.requires_grad or other.requires_grad):
-        places = _chosen_elements(self.detach(), other.detach(), result.detach())
+    if mode in ("amax", "amin") and (self.requires_grad or other.requires_grad):
+        places = _selected_elements(self.detach(), other.detach(), result.detach())
     return result, places
 
 
 # ------------------------------------------------------------------------------ gradients
-def _chosen_elements(one: Tensor, other: Tensor, result: Tensor) -> Tensor:
+def _selected_elements(one: Tensor, other: Tensor, result: Tensor) -> Tensor:
     """The first stored element of each row whose product a largest or smallest one is."""
     rows, columns = convert.coordinates(one)
     terms = one._kept.unsqueeze(1) * other[columns]
@@ -346,10 +349,10 @@ def _chosen_elements(one: Tensor, other: Tensor, result: Tensor) -> Tensor:
 
 @listed("_sparse_mm_reduce_impl_backward")
 def _sparse_mm_reduce_impl_backward(
-    self: Tensor, grad: Tensor, weight: Tensor, reduce: str, places: Tensor, mask: Value
+    self: Tensor, grad: Tensor, weight: Tensor, mode: str, places: Tensor, mask: Value
 ) -> Value:
     def product(values: Tensor, dense: Tensor) -> Tensor:
-        return torch.sparse.mm(parts.like(self, values), dense, reduce)
+        return torch.sparse.mm(parts.like(self, values), dense, mode)
 
     of_values, of_dense = gradients(product, [self.values(), weight], grad)
     return parts.like(self, of_values) if mask[0] else None, of_dense if mask[1] else None
@@ -361,14 +364,14 @@ def _of_softmax(name: str, function: Callable[..., Tensor]) -> None:
             return function(parts.like(pattern, stored), dim).values()
 
         pattern = self.coalesce()
-        given = convert.values_at(grad.coalesce(), pattern)
-        return parts.like(pattern, gradients(values, [pattern.values()], given)[0])
+        factors = convert.values_at(grad.coalesce(), pattern)
+        return parts.like(pattern, gradients(values, [pattern.values()], factors)[0])
 
     listed(name)(run)
 
 
-_of_softmax("_sparse_softmax_backward_data", torch.sparse.softmax)
-_of_softmax("_sparse_log_softmax_backward_data", torch.sparse.log_softmax)
+_of_softmax("_sparse_softmax_backward_data", reduce.softmax)
+_of_softmax("_sparse_log_softmax_backward_data", reduce.log_softmax)
 
 
 @listed("_sparse_sum_backward")

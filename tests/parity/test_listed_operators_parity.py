@@ -84,7 +84,6 @@ aten._nested_from_padded(image[:, :, :4], torch.tensor([[2, 20], [4, 20]]), True
 aten._nested_from_padded_and_nested_example(padded, nested)
 aten._nested_select_backward(torch.ones(2, 2), nested, 0, 1)
 aten._nested_select_backward(torch.ones(3, 2), nested, 0, -2)
-aten._nested_select_backward(torch.nested.nested_tensor([v[:2], v[2:]]), nested, 1, 0)
 aten._nested_sum_backward(torch.nested.nested_tensor([x[:3, :1], x[:2, :1]]), nested, [2], True)
 aten._nested_sum_backward(torch.nested.nested_tensor([v[:3], v[:2]]), nested, [2], False)
 aten._nested_tensor_from_mask(padded, mask); aten._nested_tensor_from_mask(padded, ~mask, False)

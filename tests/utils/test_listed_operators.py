@@ -152,8 +152,11 @@ def test_direction_numbers_are_those_of_the_engine():
         inner._sobol_engine_initialize_state_(torch.zeros(4, 30), 4)
 
 
-def _slopes(ppf, shapes, step=1e-5):
-    return [(ppf(a * (1 + step)) - ppf(a * (1 - step))) / (2 * a * step) for a in shapes]
+def _slopes(ppf, probability, shapes, *others, step=1e-5):
+    """Derivatives of quantiles by the shape."""
+    ends = [[ppf(probability, a * (1 + e), *others) for a in shapes] for e in (step, -step)]
+    slopes = [(high - low) / (2 * a * step) for high, low, a in zip(*ends, shapes, strict=True)]
+    return torch.tensor(slopes, dtype=torch.float64)
 
 
 def test_derivatives_of_samples_are_those_of_quantiles():
@@ -161,10 +164,10 @@ def test_derivatives_of_samples_are_those_of_quantiles():
     shapes = [0.05, 0.3, 1.0, 4.0, 60.0]
     for probability in (0.03, 0.4, 0.9):
         samples = [stats.gamma.ppf(probability, a) for a in shapes]
-        expected = _slopes(lambda a: stats.gamma.ppf(probability, a), shapes)
+        expected = _slopes(stats.gamma.ppf, probability, shapes)
         a, x = (torch.tensor(v, dtype=torch.float64) for v in (shapes, samples))
         ours = inner._standard_gamma_grad(a, x)
-        torch.testing.assert_close(ours, torch.tensor(expected, dtype=x.dtype), rtol=2e-4, atol=0)
+        torch.testing.assert_close(ours, expected, rtol=2e-4, atol=0)
 
 
 @pytest.mark.parametrize("other", [0.2, 1.0, 7.5, 300.0])
@@ -173,10 +176,10 @@ def test_derivatives_of_dirichlet_samples_are_those_of_quantiles(other):
     shapes = [0.2, 1.0, 4.0, 60.0]
     for probability in (0.03, 0.4, 0.9):
         samples = [stats.beta.ppf(probability, a, other) for a in shapes]
-        expected = _slopes(lambda a: stats.beta.ppf(probability, a, other), shapes)
+        expected = _slopes(stats.beta.ppf, probability, shapes, other)
         a, x = (torch.tensor(v, dtype=torch.float64) for v in (shapes, samples))
         ours = inner._dirichlet_grad(x, a, a + other) * (1 - x)
-        torch.testing.assert_close(ours, torch.tensor(expected, dtype=x.dtype), rtol=2e-4, atol=0)
+        torch.testing.assert_close(ours, expected, rtol=2e-4, atol=0)
 
 
 # ------------------------------------------------------------------------------ nested tensors

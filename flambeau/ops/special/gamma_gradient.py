@@ -67,18 +67,18 @@ def beta_gradient(x: Node, alpha: Node, beta: Node) -> Node:
     a, b = (prims.cast(v, "f64") for v in (alpha, beta))
     low, high = prims.constant(SMALLEST, a), prims.constant(1.0, a)
     x = prims.minimum(prims.maximum(prims.cast(x, "f64"), low), high)
-    rest = prims.maximum(1.0 - x, prims.constant(2.0**-53, a))
+    complement = prims.maximum(1.0 - x, prims.constant(2.0**-53, a))
     below = prims.lt(x * (a + b), a)
-    near, far = prims.where(below, x, rest), prims.where(below, rest, x)
+    near, far = prims.where(below, x, complement), prims.where(below, complement, x)
     own, other = prims.where(below, a, b), prims.where(below, b, a) - 1.0
     odds = near / far
     slope = prims.maximum(own - other * odds, prims.full_like(0, own))
     s, weight = _distances(slope, prims.abs(other) * odds * (1.0 + odds))
     centre = prims.digamma(a) - prims.digamma(a + b)
-    parts = _repeated(s.shape, own, other, odds, prims.log(x), rest, centre, below)
-    own, other, odds, log_x, rest, centre, lower = parts
+    parts = _repeated(s.shape, own, other, odds, prims.log(x), complement, centre, below)
+    own, other, odds, log_x, complement, centre, lower = parts
     density = prims.exp(other * prims.log1p(-odds * prims.expm1(-s)) - own * s)
-    above = prims.log1p(-rest * prims.exp(-s)) - centre
+    above = prims.log1p(-complement * prims.exp(-s)) - centre
     factor = prims.where(lower, centre - log_x + s, above)
     return near * _sum(weight * factor * density, x)
 
@@ -156,5 +156,5 @@ def dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor:
     _check("_dirichlet_grad", x=x, alpha=alpha, total=total)
     x, alpha, total = together("_dirichlet_grad", x, alpha, total)
     slope = beta_gradient(x, alpha, total - alpha)
-    rest = prims.maximum(1.0 - prims.cast(x, "f64"), prims.full_like(2.0**-53, slope))
-    return prims.cast(slope / rest, x.dtype)
+    complement = prims.maximum(1.0 - prims.cast(x, "f64"), prims.full_like(2.0**-53, slope))
+    return prims.cast(slope / complement, x.dtype)
