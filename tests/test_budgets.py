@@ -53,10 +53,10 @@ PACKAGE_LINES = {
     "_dynamo": 3515,
     # 740 before functions that write were compiled ahead of time; 312 before `aot_function`;
     # 830 before its sizes were symbols, with guards.
-    "_functorch": 997,
+    "_functorch": 1001,  # 997 before traces of fakes had their devices
     "_higher_order_ops": 1020,  # 224 before operators, their checks and `nested_compile_region`
     # 2560 before tables were made when they are read.
-    "_inductor": 2577,  # 181 before passes of users, and patterns of nodes
+    "_inductor": 2536,  # 181 before passes of users, and patterns of nodes
     "_numpy": 1900,  # NumPy's functions on tensors: some 230 of them
     "_prims": 115,  # primitives under PyTorch's names
     "_prims_common": 725,
@@ -101,7 +101,7 @@ PACKAGE_LINES = {
     "func": 270,
     # 14650 before `make_fx` had symbolic sizes: environment, guards, nodes of numbers.
     # 15482 before partitions had a budget of saved activations.
-    "fx": 15608,  # 14080 before graphs of functions that operators take; unused nodes are erased
+    "fx": 15_611,  # 14080 before graphs of functions that operators take; unused nodes are erased
     # 5173 before the reader of sizes was a module of its own; 5192 before plans on disk had columns
     # of narrow integers, a sixth of their file.
     # 5231 before named forms of operations.
@@ -123,7 +123,8 @@ PACKAGE_LINES = {
     "optim": 5251,  # 5248 before calls without Python counted steps
     "package": 1143,
     # 7411 before a predicate of reshapes and permutations.
-    "prims": 7420,  # 7405 before concatenated parts of one value shared its computation
+    # 7420 before predicates of permutations and negations.
+    "prims": 7428,  # 7405 before concatenated parts of one value shared its computation
     "profiler": 1884,
     "reports": 1353,  # logs, memory traffic, a page about a function; `explain`, from capture
     # 2175 before settings had observers, kinds of logs were switched one by one, and `SymInt`,

@@ -177,11 +177,7 @@ def cat_lower(elements: Elements, value: Node, index: Index, mask: Node | None) 
         if number:
             after = node("ge", (here, elements.index_value(low)), (), "bool")
         part = elements.at(value.inputs[number], source, _both(mask, _both(before, after)))
-        if joined is None:
-            joined = part
-        else:
-            assert before is not None
-            joined = _choice(before, part, joined, {})
+        joined = part if joined is None or before is None else _choice(before, part, joined, {})
     assert joined is not None
     return joined
 
