@@ -143,6 +143,9 @@ aten._sparse_mask_projection(coo, partly); aten._sparse_mask_projection(coo, par
 aten._sparse_mm_reduce_impl(csr, x, 'sum'); aten._sparse_mm_reduce_impl(csr, x, 'amax')
 aten._sparse_mm_reduce_impl_backward(csr, x[:2], x, 'mean', none, [True, True])
 aten._sparse_mm_reduce_impl_backward(csr, x[:2], x, 'sum', none, [True, False])
+aten._sparse_mm_reduce_impl(csr, x.requires_grad_(), 'amax')[1]
+aten._sparse_mm_reduce_impl(csr.requires_grad_(), x, 'amin')[1]
+aten._sparse_mm_reduce_impl_backward(csr, x[:2], x, 'amax', torch.tensor([[1] * 4, [3] * 4]), [True, True])
 aten.resize_as_sparse(coo, coo); aten.copy_sparse_to_sparse(coo, partly)
 aten.copy_sparse_to_sparse_(coo.clone(), partly); aten.sparse_resize(coo, [4, 4], 2, 0)
 aten.sparse_resize_and_clear(coo, [4, 4], 2, 0)
