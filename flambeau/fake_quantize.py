@@ -10,7 +10,14 @@ from typing import Any
 
 import flambeau as torch
 
-__all__ = ["fake_quantize_per_channel_affine", "fake_quantize_per_tensor_affine"]
+__all__ = [
+    "LearnedRounding", "fake_quantize_per_channel_affine", "fake_quantize_per_tensor_affine",
+    "quantization_parameters",
+]  # fmt: skip
+
+Tensor = Any  # or a number, or the context of a function
+
+SMALLEST_SCALE = 6.1e-5  # the least float16 of full precision, about
 
 
 class _Rounding(torch.autograd.Function):
@@ -39,6 +46,88 @@ class _Rounding(torch.autograd.Function):
     def backward(ctx: Any, grad: Any, _: Any) -> Any:  # type: ignore[override]
         (inside,) = ctx.saved_tensors
         return torch.where(inside, grad, 0.0), None, None, None, None
+
+
+class LearnedRounding(torch.autograd.Function):
+    """As `_Rounding`, with gradients of scale and zero point (Esser et al., LSQ, 2020).
+
+    The arguments are the tensor, scale and zero point that fit it, the limits, and a factor of the
+    gradients of scale and zero point.
+    """
+
+    @staticmethod
+    def forward(ctx: Tensor, *values: Tensor) -> Tensor:  # type: ignore[override]
+        """Rounds; the zero point is rounded first."""
+        input, scale, zero_point, low, high, factor = values  # noqa: A001
+        ctx.save_for_backward(input, scale, zero_point)
+        ctx.settings = (low, high, factor)
+        nearest = (zero_point + 0.5).clamp(low, high).trunc()
+        return _Rounding.forward(input, scale, nearest, low, high)[0]
+
+    @staticmethod
+    def backward(ctx: Tensor, grad: Tensor) -> Tensor:  # type: ignore[override]
+        """Gradients of the tensor, scale and zero point."""
+        return *learned_gradients(grad, *ctx.saved_tensors, *ctx.settings), None, None, None
+
+
+def learned_gradients(
+    grad: Tensor,
+    input: Tensor,  # noqa: A002
+    scale: Tensor,
+    zero_point: Tensor,
+    low: int,
+    high: int,
+    factor: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of `LearnedRounding` with respect to its tensors.
+
+    Args:
+        grad: of the result.
+        input, scale, zero_point, low, high, factor: its arguments.
+    """
+    nearest = torch.round(zero_point).clamp(low, high)
+    rounded = nearest + torch.round(input * (1.0 / scale))
+    below, above = rounded < low, rounded > high
+    inside = ~(below | above)
+    by_scale = torch.where(below, low - nearest, high - nearest)
+    error = (rounded - nearest) * scale - input
+    by_scale = torch.where(inside, error * (1.0 / scale), by_scale) * grad * factor
+    by_point = torch.where(inside, 0.0, -grad * scale) * factor
+    sums = [x.sum_to_size(scale.shape) for x in (by_scale, by_point)]
+    return grad * inside, sums[0], sums[1]
+
+
+def quantization_parameters(
+    least: Tensor, greatest: Tensor, low: int, high: int, symmetric: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Scales (float64) and zero points (int32) with which whole numbers represent intervals.
+
+    Args:
+        least, greatest: ends of the intervals, which are extended to hold 0.
+        low, high: the least and greatest whole number.
+        symmetric: the zero point is in the middle of them, if an interval has both signs.
+    """
+    least, greatest = least.float(), greatest.float()
+    both = (least < 0) & (greatest > 0)
+    if symmetric:
+        ends = (-((high - low) // 2 + 1), (high - low) // 2)
+        step = torch.maximum((least / ends[0]).abs(), (greatest / ends[1]).abs()).double()
+        least = torch.where(both, (step * ends[0]).float(), least)
+        greatest = torch.where(both, (step * ends[1]).float(), greatest)
+    least, greatest = least.clamp(max=0.0), greatest.clamp(min=0.0)
+    scale = (greatest.double() - least) / (high - low)
+    lost = (scale.float() == 0) | (1 / scale.float()).isinf()
+    scale = torch.where(lost, 0.1, scale)
+    small = torch.tensor(SMALLEST_SCALE)
+    growth = torch.where(scale < small, small / scale.float(), 1.0)
+    scale = torch.where(scale < small, small.double(), scale)
+    least, greatest = least * growth, greatest * growth
+    by_least, by_greatest = least / scale, greatest / scale
+    nearer = abs(low) - by_least.abs() < abs(high) - by_greatest.abs()
+    point = torch.where(nearer, low - by_least, high - by_greatest)
+    if symmetric:
+        point = torch.where(both, (low + high) / 2, point)
+    return scale, point.clamp(low, high).round().to(torch.int32)
 
 
 def _check(name: str, input: Any, zero_point: Any, low: int, high: int) -> None:  # noqa: A002

@@ -19,6 +19,8 @@ __all__ = ["SobolEngine"]
 _DATA = os.path.join(os.path.dirname(__file__), "sobol_directions.bin")
 _POLYNOMIAL_BITS = 19
 
+Tensor = Any
+
 
 @functools.cache
 def _table() -> bytes:
@@ -53,6 +55,49 @@ def _directions(dimension: int, width: int) -> list[list[int]]:
     return rows
 
 
+def initial_state(dimension: int) -> Tensor:
+    """Direction numbers `(dimension, MAXBIT)`, not scrambled.
+
+    Args:
+        dimension: 1 to 21,201.
+    """
+    return torch.tensor(_directions(dimension, SobolEngine.MAXBIT), dtype=torch.int64)
+
+
+def scrambled(state: Tensor, matrices: Tensor) -> Tensor:
+    """Direction numbers times random matrices, modulo 2.
+
+    Args:
+        state: `(dimension, bits)` int64.
+        matrices: `(dimension, bits, bits)` of 0 and 1, lower triangular; the diagonal counts as 1.
+    """
+    width = state.shape[1]
+    matrices = matrices.clone()
+    matrices.diagonal(dim1=-2, dim2=-1).fill_(1)
+    high_first = torch.pow(2, torch.arange(width, dtype=torch.int64)).flip(0)
+    digits = torch.bitwise_and(state.unsqueeze(-1), high_first).ne(0).long()
+    # digits (dimension, number, bit), matrices (dimension, bit, bit): sums modulo 2
+    mixed = torch.stack([(digits * matrices[:, None, i]).sum(-1) % 2 for i in range(width)], -1)
+    return (mixed * high_first).sum(-1)
+
+
+def integer_points(start: Tensor, state: Tensor, first: int, count: int) -> Tensor:
+    """Points `first` to `first + count - 1` of a sequence as integers, by their Gray codes.
+
+    Args:
+        start: point 0, `(dimension,)` int64.
+        state: direction numbers, `(dimension, bits)` int64.
+        first, count: which points.
+    """
+    index = torch.arange(first, first + count, dtype=torch.int64)
+    code = torch.bitwise_xor(index, index >> 1)
+    result = start.unsqueeze(0).expand(count, -1)
+    for bit in range((first + count).bit_length()):
+        digit = ((code >> bit) & 1).unsqueeze(1)
+        result = torch.bitwise_xor(result, digit * state[:, bit])
+    return result
+
+
 class SobolEngine:
     """Draws the points of a Sobol sequence in [0, 1)^dimension, one after the other.
 
@@ -81,7 +126,7 @@ class SobolEngine:
                 f"for SobolEngine is [1, {self.MAXDIM}]\nhint: a dimension of that range"
             )
         self.seed, self.scramble, self.dimension = seed, scramble, dimension
-        self.sobolstate = torch.tensor(_directions(dimension, self.MAXBIT), dtype=torch.int64)
+        self.sobolstate = initial_state(dimension)
         if scramble:
             self._scramble()
         else:
@@ -100,22 +145,7 @@ class SobolEngine:
         drawn = torch.randint(2, (dimension, width), generator=generator)
         self.shift = (drawn * powers).sum(-1)
         matrices = torch.randint(2, (dimension, width, width), generator=generator).tril()
-        matrices.diagonal(dim1=-2, dim2=-1).fill_(1)
-        high_first = powers.flip(0)
-        digits = torch.bitwise_and(self.sobolstate.unsqueeze(-1), high_first).ne(0).long()
-        # digits (dimension, number, bit), matrices (dimension, bit, bit): sums modulo 2
-        mixed = torch.stack([(digits * matrices[:, None, i]).sum(-1) % 2 for i in range(width)], -1)
-        self.sobolstate = (mixed * high_first).sum(-1)
-
-    def _points(self, first: int, count: int) -> Any:
-        """Points `first` to `first + count - 1` as integers, by their Gray codes."""
-        index = torch.arange(first, first + count, dtype=torch.int64)
-        code = torch.bitwise_xor(index, index >> 1)
-        result = self.shift.unsqueeze(0).expand(count, -1)
-        for bit in range((first + count).bit_length()):
-            chosen = ((code >> bit) & 1).unsqueeze(1)
-            result = torch.bitwise_xor(result, chosen * self.sobolstate[:, bit])
-        return result
+        self.sobolstate = scrambled(self.sobolstate, matrices)
 
     def draw(self, n: int = 1, out: Any = None, dtype: Any = None) -> Any:
         """The next `n` points, a tensor of shape `(n, dimension)`.
@@ -128,7 +158,7 @@ class SobolEngine:
         dtype = torch.get_default_dtype() if dtype is None else dtype
         if n < 0 or (n == 0 and self.num_generated == 0):
             raise RuntimeError(f"[SobolEngine] cannot draw {n} points\nhint: 1 or more")
-        points = self._points(self.num_generated, n)
+        points = integer_points(self.shift, self.sobolstate, self.num_generated, n)
         if n:
             self.quasi = points[-1].clone()
         result = points.to(dtype) * 2.0**-self.MAXBIT
@@ -164,7 +194,8 @@ class SobolEngine:
         """Passes over the next `n` points."""
         self.num_generated += n
         if self.num_generated:
-            self.quasi = self._points(self.num_generated - 1, 1)[0].clone()
+            last = self.num_generated - 1
+            self.quasi = integer_points(self.shift, self.sobolstate, last, 1)[0].clone()
         return self
 
     def __repr__(self) -> str:

@@ -59,47 +59,43 @@ class Leaf(NamedTuple):
     reference: Value = None
 
 
-class RecordedInt(int):
-    """An integer that records what is computed from it.
+class _Recorded:
+    """A number that records what is computed from it.
 
     Attributes:
+        plain: the type of a number that does not.
         reads: of the call; after its end this is a number like others.
         origin: a `Leaf`, or a function and its operands.
     """
 
+    plain: type[Value]
     reads: SizeReads
     origin: Value
 
     def __reduce_ex__(self, protocol: Value) -> Value:
-        return int, (int(self),)
+        return self.plain, (self.plain(self),)
 
-    def __copy__(self) -> int:
-        return int(self)
+    def __copy__(self) -> Value:
+        return self.plain(self)
 
-    def __deepcopy__(self, memo: Value) -> int:
-        return int(self)
+    def __deepcopy__(self, memo: Value) -> Value:
+        return self.plain(self)
+
+
+class RecordedInt(_Recorded, int):
+    """An integer that records what is computed from it."""
+
+    plain = int
+    __hash__ = int.__hash__
 
     def __bool__(self) -> bool:
         return bool(_compared(operator.ne, self, 0))
 
-    __hash__ = int.__hash__
 
+class RecordedFloat(_Recorded, float):
+    """A float that records what is computed from it."""
 
-class RecordedFloat(float):
-    """A float that records what is computed from it; see `RecordedInt`."""
-
-    reads: SizeReads
-    origin: Value
-
-    def __reduce_ex__(self, protocol: Value) -> Value:
-        return float, (float(self),)
-
-    def __copy__(self) -> float:
-        return float(self)
-
-    def __deepcopy__(self, memo: Value) -> float:
-        return float(self)
-
+    plain = float
     __hash__ = float.__hash__
 
 
@@ -109,9 +105,7 @@ _NUMBERS = frozenset((int, float, bool, *RECORDED))
 
 
 def _unrecorded(value: Value) -> Value:
-    if type(value) is RecordedInt:
-        return int(value)
-    return float(value) if type(value) is RecordedFloat else value
+    return value.plain(value) if type(value) in RECORDED else value
 
 
 def _reads_of(operands: Sequence[Value]) -> SizeReads:
@@ -146,15 +140,14 @@ def _unary(function: Callable[..., Value]) -> Value:
     return method
 
 
-for _kind in RECORDED:
-    for _name in ("add", "sub", "mul", "floordiv", "mod", "truediv", "pow"):
-        _function = getattr(operator, _name)
-        setattr(_kind, f"__{_name}__", _binary(_function, False, _computed))
-        setattr(_kind, f"__r{_name}__", _binary(_function, True, _computed))
-    for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
-        setattr(_kind, f"__{_name}__", _binary(getattr(operator, _name), False, _compared))
-    for _name in ("neg", "pos", "abs"):
-        setattr(_kind, f"__{_name}__", _unary(getattr(operator, _name)))
+for _name in ("add", "sub", "mul", "floordiv", "mod", "truediv", "pow"):
+    _function = getattr(operator, _name)
+    setattr(_Recorded, f"__{_name}__", _binary(_function, False, _computed))
+    setattr(_Recorded, f"__r{_name}__", _binary(_function, True, _computed))
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    setattr(_Recorded, f"__{_name}__", _binary(getattr(operator, _name), False, _compared))
+for _name in ("neg", "pos", "abs"):
+    setattr(_Recorded, f"__{_name}__", _unary(getattr(operator, _name)))
 for _name in ("floor", "ceil", "trunc"):
     setattr(RecordedFloat, f"__{_name}__", _unary(getattr(math, _name)))
 

@@ -255,6 +255,12 @@ class _Stages(NamedTuple):
         return _joined(joint, run, run_backward)
 
 
+def _answering(values: Value) -> contextlib.AbstractContextManager[Value]:
+    """A `with` block whose operators run on tensors without data, if some of the values are."""
+    modes = [x.fake_mode for x in pytree.tree_leaves(values) if isinstance(x, FakeTensor)]
+    return Answering(modes[0]) if modes else contextlib.nullcontext()
+
+
 class _Trace:
     """How a function is recorded: on numbers for sizes.
 
@@ -275,11 +281,13 @@ class _Trace:
 
     def recorded(self, function: Value, args: Sequence[Value]) -> GraphModule:
         """The graph of a function; its inputs and outputs are those of its containers, flat."""
-        return _flat(make_fx(function, decomposition_table=self.table)(*args))
+        with _answering(args):
+            return _flat(make_fx(function, decomposition_table=self.table)(*args))
 
     def run(self, function: Value, leaves: Sequence[Value]) -> _Run:
         """Runs a function of leaves, unrecorded."""
-        return _Run(function, leaves)
+        with _answering(leaves):
+            return _Run(function, leaves)
 
     def tangent(self, output: Value) -> Value:
         """A gradient of an output."""

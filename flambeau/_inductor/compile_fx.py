@@ -23,7 +23,6 @@ from flambeau._inductor.decomposition import select_decomp_table
 from flambeau._inductor.pattern_graphs import (
     remove_noop_ops,
     stable_topological_sort,
-    with_devices,
 )
 from flambeau._subclasses.fake_tensor import FakeTensorMode
 from flambeau.capture import options, recording
@@ -162,7 +161,6 @@ class _Compiler(NamedTuple):
 
     def _joint(self, module: GraphModule, inputs: Value) -> None:
         """Applies the passes of a joint graph, or of one without a backward."""
-        with_devices(module.graph, inputs)
         remove_noop_ops(module.graph)
         _apply((*self.passes.joint_pre, *self.passes.joint_post), module)
 

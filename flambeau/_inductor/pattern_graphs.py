@@ -8,10 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import flambeau as torch
-from flambeau import _core
 from flambeau._functorch.aot_autograd import joint_graph
 from flambeau._inductor.decomposition import select_decomp_table
-from flambeau._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from flambeau.fx import Graph, GraphModule, Interpreter, Node
 from flambeau.fx.experimental._operator_trace import Function, Value
 from flambeau.fx.experimental._partition import BACKWARD
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "compute_mutation_region_ids", "fwd_only", "get_mutation_region_id", "insert_module",
     "is_mutation_op", "joint_fwd_bwd", "remove_noop_ops", "same_mutation_regions",
-    "stable_topological_sort", "with_devices",
+    "stable_topological_sort",
 ]  # fmt: skip
 
 TAG = "partitioner_tag"
@@ -73,7 +71,6 @@ def joint_fwd_bwd(
     """
     with torch.enable_grad():
         module = joint_graph(fn, args, (get_decomp_fn or select_decomp_table)())
-    with_devices(module.graph, args)
     remove_noop_ops(module.graph)
     return _flat(module)
 
@@ -84,38 +81,6 @@ def _flat(module: GraphModule) -> GraphModule:
     module.graph.eliminate_dead_code()
     module.recompile()
     return module
-
-
-def with_devices(graph: Graph, inputs: Value) -> None:
-    """Makes the nodes' values, which have no device, fakes of the inputs' device.
-
-    Operators that a trace of fakes made on the meta device are those of the default device.
-
-    Args:
-        graph: the graph.
-        inputs: real or fake tensors, in any containers.
-    """
-    tensors = [x for x in pytree.tree_leaves(inputs) if isinstance(x, torch.Tensor)]
-    device = tensors[0].device if tensors else torch.get_default_device()
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-
-    def fake(value: Value) -> Value:
-        if isinstance(value, (tuple, list)):
-            return type(value)([fake(x) for x in value])
-        if type(value) is not torch.Tensor or value.layout is not torch.strided:
-            return value
-        return FakeTensor(mode, value, device)
-
-    for node in graph.nodes:
-        if "val" in node.meta:
-            node.meta["val"] = fake(node.meta["val"])
-        named = node.kwargs.get("device")
-        if (
-            named is not None
-            and _core.device_memory(device) != _core.device_memory(named) == "none"
-        ):
-            same = {"device": device} if device != torch.get_default_device() else {}
-            node.kwargs = {k: v for k, v in node.kwargs.items() if k != "device"} | same
 
 
 # ------------------------------------------------------------------------------- no effect

@@ -15,6 +15,8 @@ from flambeau.backends.switches import Switches
 from flambeau.core.devices import has_data
 from flambeau.ir.lock import late
 
+Tensor = Any
+
 KINDS = ("math", "flash", "mem_efficient", "cudnn", "overrideable")  # by PyTorch's numbers
 switches = Switches(
     "backends.cuda",
@@ -85,6 +87,32 @@ def check(
             "one head size, dense rows, no dropout and no mask that requires a gradient\n"
             "hint: add SDPBackend.MATH"
         )
+
+
+def kind_of(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, enable_gqa: bool) -> int:
+    """The number in `KINDS` of what PyTorch computes a call with on the CPU.
+
+    Raises:
+        RuntimeError: nothing may compute it.
+    """
+    operands = (query, key, value)
+    plain = not any(x.is_nested or 0 in x.shape for x in operands)
+    special = dropout_p or not plain or _too_special(operands, mask, enable_gqa)
+    if switches.flash and not special and _fits(mask, query, key):
+        return KINDS.index("flash")
+    if not switches.math:
+        check(query, key, value, mask, dropout_p, enable_gqa=enable_gqa)
+    return KINDS.index("math")
+
+
+def _fits(mask: Tensor, query: Tensor, key: Tensor) -> bool:
+    """Whether a mask has two or four dimensions, each 1 or that of the scores."""
+    if mask is None:
+        return True
+    scores = (query.shape[0], query.shape[1], query.shape[-2], key.shape[-2])[-mask.ndim :]
+    return mask.ndim in (2, 4) and all(
+        size in (1, expected) for size, expected in zip(mask.shape, scores, strict=True)
+    )
 
 
 def _too_special(operands: tuple[Any, Any, Any], mask: Any, grouped: bool) -> bool:

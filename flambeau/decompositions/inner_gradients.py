@@ -26,7 +26,10 @@ def gradients(
         operands: tensors whose gradients are wanted, or None.
         grad: of its result.
     """
-    again = _core.is_grad_enabled()
+    transforms = late("flambeau.autograd.transforms.wrappers")
+    if any(transforms.inside(x) is not x for x in (*operands, grad)):
+        return _inside_transformation(function, operands, grad)
+    again = _core.is_grad_enabled() and _requires_grad((operands, grad, function))
     with _core.enable_grad():
         leaves = [x if x is None or (again and x.requires_grad) else _leaf(x) for x in operands]
         result = function(*leaves)
@@ -37,6 +40,30 @@ def gradients(
             )
         )
     return [None if x is None else next(results) for x in leaves]
+
+
+def _inside_transformation(
+    function: Callable[..., Tensor], operands: Sequence[Tensor | None], grad: Tensor
+) -> list[Tensor | None]:
+    """As `gradients`, of tensors that carry tangents, or are samples of a batch."""
+    present = [x for x in operands if x is not None]
+
+    def of_present(*values: Tensor) -> Tensor:
+        remaining = iter(values)
+        return function(*[None if x is None else next(remaining) for x in operands])
+
+    results = iter(late("flambeau.func").vjp(of_present, *present)[1](grad))
+    return [None if x is None else next(results) for x in operands]
+
+
+def _requires_grad(value: object) -> bool:
+    """Whether a tensor that a gradient reads requires one; functions read what they enclose."""
+    if isinstance(value, (list, tuple)):
+        return any(map(_requires_grad, value))
+    if isinstance(value, _core.Tensor):
+        return bool(value.requires_grad)
+    cells = getattr(value, "__closure__", None) or ()
+    return any(_requires_grad(cell.cell_contents) for cell in cells)
 
 
 def _leaf(x: Tensor) -> Tensor:

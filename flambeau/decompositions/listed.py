@@ -22,7 +22,9 @@ __all__ = ["Listed", "Overloads", "Public", "listed", "operators", "public_calls
 
 Value = Any  # an argument or a result of an operator
 
-_MODULES = "names values layers gradients linear steps".split()
+_MODULES = (
+    "names values layers attention sequences nested gradients linear sparse steps quantized"
+).split()
 _table: dict[str, Listed | Overloads | Public] = {}
 _LAZY = frozenset("schema schemas arguments overloads tensors mutates many composed".split())
 _TYPES = {

@@ -7,6 +7,7 @@ from typing import Any
 import flambeau as torch
 from flambeau.decompositions.inner_gradients import gradients
 from flambeau.decompositions.listed import listed
+from flambeau.ir.lock import late
 from flambeau.nn import functional
 from flambeau.ops import aten
 
@@ -130,6 +131,16 @@ def _glu_jvp(glu: Tensor, x: Tensor, dx: Tensor, dim: int) -> Tensor:
     return half[0] * gate + aten.sigmoid_backward(half[1] * x.chunk(2, dim)[0], gate)
 
 
+@listed("glu_backward_jvp")
+def _glu_backward_jvp(
+    grad_x: Tensor, grad: Tensor, x: Tensor, of_grad: Tensor, dx: Tensor, dim: int
+) -> Tensor:
+    def backward(grad: Tensor, x: Tensor) -> Tensor:
+        return aten.glu_backward(grad, x, dim)
+
+    return late("flambeau.func").jvp(backward, (grad, x), (of_grad, dx))[1]
+
+
 @listed("_segment_reduce_backward")
 def _segment_reduce_backward(
     grad: Tensor, output: Tensor, data: Tensor, reduce: str, lengths: Value, offsets: Value,
@@ -251,3 +262,4 @@ def _antialiased(mode: str) -> None:
 
 _antialiased("bilinear")
 _antialiased("bicubic")
+_antialiased("lanczos")

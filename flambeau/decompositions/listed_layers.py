@@ -1,18 +1,16 @@
-"""Inner operators of layers, made of public ones: norms, recurrent cells, attention, convolution.
+"""Inner operators of layers, made of public ones: norms, recurrent cells, convolution, losses.
 
 Gradients among them differentiate the layer: a derivative has one home.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import flambeau as torch
 from flambeau.decompositions.inner_gradients import gradients
 from flambeau.decompositions.listed import listed
-from flambeau.ir.failure import failure
 from flambeau.ir.lock import late
 from flambeau.nn import functional
 from flambeau.nn.utils import rnn
@@ -51,6 +49,11 @@ def _batch_norm_with_update_functional(
     written = (mean.clone(), variance.clone())
     results = torch.native_batch_norm(input, weight, bias, *written, True, *numbers)
     return (*results, _reserve(input), *written)
+
+
+@listed("_batch_norm_impl_index")
+def _batch_norm_impl_index(input: Tensor, *values: Value) -> Value:  # noqa: A002
+    return (*torch.native_batch_norm(input, *values[:-1]), _reserve(input), 0)
 
 
 @listed("batch_norm_backward")
@@ -169,12 +172,39 @@ def _thnn_differentiable_lstm_cell_backward(
     return before, before, of_cx, bias, bias
 
 
-def _gru(input_gates: Tensor, hidden_gates: Tensor, hx: Tensor) -> Tensor:
+def _gru_parts(input_gates: Tensor, hidden_gates: Tensor) -> Value:
+    """Reset and update gates, the new state, and what the reset gate is a factor of."""
     r, z, n = input_gates.chunk(3, 1)
     of_r, of_z, of_n = hidden_gates.chunk(3, 1)
     reset, update = torch.sigmoid(r + of_r), torch.sigmoid(z + of_z)
-    new = torch.tanh(n + reset * of_n)
+    return reset, update, torch.tanh(n + reset * of_n), of_n
+
+
+def _gru(input_gates: Tensor, hidden_gates: Tensor, hx: Tensor) -> Tensor:
+    _, update, new, _ = _gru_parts(input_gates, hidden_gates)
     return (hx - new) * update + new
+
+
+@listed("_thnn_fused_gru_cell")
+def _thnn_fused_gru_cell(
+    input_gates: Tensor, hidden_gates: Tensor, hx: Tensor, input_bias: Value, hidden_bias: Value
+) -> Value:
+    if input_bias is not None:
+        input_gates, hidden_gates = input_gates + input_bias, hidden_gates + hidden_bias
+    reset, update, new, of_new = _gru_parts(input_gates, hidden_gates)
+    return (hx - new) * update + new, torch.cat([reset, update, new, hx, of_new], 1)
+
+
+@listed("_thnn_fused_gru_cell_backward")
+def _thnn_fused_gru_cell_backward(grad: Tensor, workspace: Tensor, has_bias: bool) -> Value:
+    reset, update, new, hx, of_new = workspace.chunk(5, 1)
+    before_new = aten.tanh_backward(grad * (1 - update), new)
+    before_update = aten.sigmoid_backward(grad * (hx - new), update)
+    before_reset = aten.sigmoid_backward(before_new * of_new, reset)
+    of_input = torch.cat([before_reset, before_update, before_new], 1)
+    of_hidden = torch.cat([before_reset, before_update, before_new * reset], 1)
+    biases = [x.sum(0) if has_bias else None for x in (of_input, of_hidden)]
+    return of_input, of_hidden, grad * update, *biases
 
 
 @listed("_thnn_differentiable_gru_cell_backward")
@@ -230,122 +260,6 @@ def _pad_sequence(sequences: Value, batch_first: bool, value: float, side: str) 
     return rnn.pad_sequence(sequences, batch_first, value, side)
 
 
-# ------------------------------------------------------------------------------ attention
-def _scores(
-    query: Tensor, key: Tensor, mask: Value, is_causal: bool, scale: float | None
-) -> Tensor:
-    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    scores = query @ key.mT * factor
-    if is_causal:
-        ones = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
-        mask = ones.tril()
-    if mask is None:
-        return scores
-    return scores.masked_fill(~mask, -math.inf) if mask.dtype is torch.bool else scores + mask
-
-
-@listed("_scaled_dot_product_attention_math", "_scaled_dot_product_attention_math_for_mps")
-def _attention_math(
-    query: Tensor, key: Tensor, value: Tensor, mask: Value, dropout_p: float, is_causal: bool,
-    dropout_mask: Value, scale: float | None, enable_gqa: bool,
-) -> Value:  # fmt: skip
-    if enable_gqa:
-        groups = query.shape[-3] // key.shape[-3]
-        key, value = (x.repeat_interleave(groups, -3) for x in (key, value))
-    weights = aten._safe_softmax(_scores(query, key, mask, is_causal, scale), -1)
-    dropped = weights
-    if dropout_mask is not None:
-        dropped = weights.masked_fill(~dropout_mask, 0.0) / (1 - dropout_p)
-    elif dropout_p:
-        dropped = functional.dropout(weights, dropout_p)
-    return dropped @ value, weights
-
-
-def _no_dropout(name: str, dropout_p: float) -> None:
-    if dropout_p:
-        problem = (
-            f"dropout_p is {dropout_p}: the stream of another device is not part of this build"
-        )
-        hint = "dropout_p=0, or nn.functional.scaled_dot_product_attention"
-        raise failure(NotImplementedError, f"aten.{name}", problem, hint)
-
-
-@listed("_scaled_dot_product_efficient_attention")
-def _efficient_attention(
-    query: Tensor, key: Tensor, value: Tensor, bias: Value, compute_log: bool, dropout_p: float,
-    is_causal: bool, scale: float | None,
-) -> Value:  # fmt: skip
-    _no_dropout("_scaled_dot_product_efficient_attention", dropout_p)
-    result = functional.scaled_dot_product_attention(
-        query, key, value, bias, is_causal=is_causal, scale=scale
-    )
-    sums = _scores(query, key, bias, is_causal, scale).float().logsumexp(-1)
-    seed = torch.zeros((), dtype=torch.int64)
-    return result, sums if compute_log else sums[..., :0], seed, seed.clone()
-
-
-@listed("_scaled_dot_product_efficient_attention_backward")
-def _efficient_attention_backward(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, bias: Value, out: Tensor,
-    logsumexp: Tensor, seed: Tensor, offset: Tensor, dropout_p: float, mask: Value,
-    is_causal: bool, scale: float | None,
-) -> Value:  # fmt: skip
-    _no_dropout("_scaled_dot_product_efficient_attention_backward", dropout_p)
-
-    def attend(query: Tensor, key: Tensor, value: Tensor, bias: Value) -> Tensor:
-        return functional.scaled_dot_product_attention(
-            query, key, value, bias, is_causal=is_causal, scale=scale
-        )
-
-    return _masked(gradients(attend, [query, key, value, bias], grad), mask)
-
-
-@listed("_scaled_dot_product_flash_attention")
-def _flash_attention(
-    query: Tensor, key: Tensor, value: Tensor, dropout_p: float, is_causal: bool,
-    return_debug_mask: bool, scale: float | None,
-) -> Value:  # fmt: skip
-    _no_dropout("_scaled_dot_product_flash_attention", dropout_p)
-    result, sums, seed, offset = _efficient_attention(
-        query, key, value, None, True, 0.0, is_causal, scale
-    )
-    lengths = [torch.zeros(0, dtype=torch.int32) for _ in range(2)]
-    sizes = (query.shape[-2], key.shape[-2])
-    return result, sums, *lengths, *sizes, seed, offset, query.new_empty((0,))
-
-
-@listed("_scaled_dot_product_flash_attention_backward")
-def _flash_attention_backward(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, logsumexp: Tensor,
-    cum_q: Tensor, cum_k: Tensor, max_q: int, max_k: int, dropout_p: float, is_causal: bool,
-    seed: Tensor, offset: Tensor, scale: float | None,
-) -> Value:  # fmt: skip
-    return _efficient_attention_backward(
-        grad, query, key, value, None, out, logsumexp, seed, offset, dropout_p,
-        (True, True, True, False), is_causal, scale,
-    )[:3]  # fmt: skip
-
-
-def _hidden(scores: Tensor, mask: Value, mask_type: int | None) -> Value:
-    """A mask that is true where a score does not count, in the shape of the scores."""
-    if mask is None or mask_type == 2 or mask.ndim == scores.ndim:
-        return mask
-    return mask[:, None, None, :] if mask_type == 1 else mask
-
-
-@listed("_masked_softmax")
-def _masked_softmax(self: Tensor, mask: Tensor, dim: Value, mask_type: Value) -> Tensor:
-    hidden = _hidden(self, mask, mask_type).expand(self.shape)
-    return self.masked_fill(hidden, -math.inf).softmax(-1 if dim is None else dim)
-
-
-@listed("_masked_softmax_backward")
-def _masked_softmax_backward(grad: Tensor, output: Tensor, mask: Tensor, dim: Value) -> Tensor:
-    hidden, axis = mask.expand(output.shape), output.ndim - 1 if dim is None else dim
-    plain = output.masked_fill(hidden, 0.0)
-    return torch._softmax_backward_data(grad, plain, axis, grad.dtype)
-
-
 # ------------------------------------------------------------------------------ convolution
 def _slow(*names: str, rank: int, transposed: bool = False) -> None:
     """Convolutions of one rank whose arguments are in PyTorch's older order."""
@@ -368,6 +282,11 @@ _slow("slow_conv_dilated2d", "thnn_conv2d", "_slow_conv2d_forward", rank=2)
 _slow("slow_conv_dilated3d", "slow_conv3d", "slow_conv3d_forward", rank=3)
 _slow("slow_conv_transpose2d", rank=2, transposed=True)
 _slow("slow_conv_transpose3d", rank=3, transposed=True)
+
+
+@listed("mkldnn_convolution")
+def _mkldnn_convolution(*values: Value) -> Tensor:
+    return torch.mkldnn_convolution(*values)
 
 
 @listed("_slow_conv2d_backward.output_mask")

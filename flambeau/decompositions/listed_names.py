@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import flambeau as torch
 from flambeau.decompositions.listed import public_calls
+from flambeau.ir.lock import late
 
 __all__: list[str] = []
 
@@ -54,3 +55,8 @@ def _attribute(name: str) -> Callable[[object], object]:
 
 
 public_calls("_version data is_leaf mH mT output_nr retains_grad", _attribute)
+
+public_calls(
+    "_add_batch_dim _remove_batch_dim",
+    lambda name: getattr(late("flambeau._C._functorch"), name),
+)

@@ -1,4 +1,4 @@
-"""Inner operators of training: steps of optimizers, scaled gradients, fake quantization, bags.
+"""Inner operators of training: steps of optimizers, scaled gradients, bags of rows.
 
 A step is that of `torch.optim`, which counts it; here the caller did.
 """
@@ -116,50 +116,6 @@ def _amp_update_scale(self: Tensor, tracker: Tensor, *values: Value) -> Value:
     scale, count = self.clone(), tracker.clone()
     torch._amp_update_scale_(scale, count, *values)
     return scale, count
-
-
-# ------------------------------------------------------------------------------ fake quantization
-@listed("fake_quantize_per_tensor_affine", "fake_quantize_per_tensor_affine.tensor_qparams")
-def _fake_quantize(self: Tensor, *values: Value) -> Tensor:
-    return torch.fake_quantize_per_tensor_affine(self, *values)
-
-
-def _inside(self: Tensor, scale: Value, zero_point: Value, least: int, greatest: int) -> Tensor:
-    if not isinstance(scale, torch.Tensor):
-        scale = torch.tensor(scale, dtype=torch.float32)
-    rounded = torch.round(self * (1.0 / scale)) + zero_point
-    return (rounded >= least) & (rounded <= greatest)
-
-
-@listed("fake_quantize_per_tensor_affine_cachemask")
-def _cachemask(self: Tensor, *values: Value) -> Value:
-    return _fake_quantize(self, *values), _inside(self, *values)
-
-
-@listed("_fake_quantize_per_tensor_affine_cachemask_tensor_qparams")
-def _cachemask_tensors(
-    self: Tensor, scale: Tensor, zero_point: Tensor, enabled: Tensor, *limits: int
-) -> Value:
-    if not bool(enabled):
-        return self.clone(), torch.ones_like(self, dtype=torch.bool)
-    return _cachemask(self, scale, zero_point, *limits)
-
-
-@listed("fake_quantize_per_channel_affine_cachemask")
-def _cachemask_channels(
-    self: Tensor, scale: Tensor, zero_point: Tensor, axis: int, *limits: int
-) -> Value:
-    result = torch.fake_quantize_per_channel_affine(self, scale, zero_point, axis, *limits)
-    sizes = [-1 if d == axis % self.ndim else 1 for d in range(self.ndim)]
-    return result, _inside(self, scale.view(sizes), zero_point.view(sizes), *limits)
-
-
-@listed(
-    "fake_quantize_per_tensor_affine_cachemask_backward",
-    "fake_quantize_per_channel_affine_cachemask_backward",
-)
-def _cachemask_backward(grad: Tensor, mask: Tensor) -> Tensor:
-    return grad * mask
 
 
 # ------------------------------------------------------------------------------ bags of rows

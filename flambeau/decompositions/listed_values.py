@@ -313,6 +313,18 @@ def _unsafe_index_put(
     return late("flambeau.ops.aten").index_put.default(self, indices, values, accumulate)
 
 
+@listed("set", "set.source_Tensor", "set.source_Storage", "set.source_Storage_storage_offset",
+        "set.source_Tensor_storage_offset")  # fmt: skip
+def _set(self: Tensor, *source: Value) -> Tensor:
+    copy = self.clone()
+    return copy.set_(*source) if source else copy.set_()
+
+
+@listed("to_mkldnn_backward")
+def _to_mkldnn_backward(grad: Tensor, input: Tensor) -> Tensor:  # noqa: A002
+    return grad.to_dense(input.dtype)
+
+
 # ------------------------------------------------------------------------------ fills
 def _drawn(name: str, *overloads: str) -> None:
     """A method that fills a tensor with draws, as a function of the tensor."""

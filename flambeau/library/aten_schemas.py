@@ -120,8 +120,8 @@ def signatures(name: str) -> dict[str, tuple[str, ...]]:
     Args:
         name: of the operator.
     """
-    chosen = [each for each in entries(name).values() if not (each.is_out or each.scripted)]
-    return {each.overload: _keys(each) for each in chosen}
+    callables = [each for each in entries(name).values() if not (each.is_out or each.scripted)]
+    return {each.overload: _keys(each) for each in callables}
 
 
 def _keys(entry: Entry) -> tuple[str, ...]:

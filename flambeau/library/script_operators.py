@@ -59,6 +59,17 @@ def _set_data(self: Value, new_data: Value) -> None:
     self.data = new_data
 
 
+def _ncf_unsqueeze(self: Value, ndim: int) -> Value:
+    """A vector as dimension 1 of `ndim` ones: channels of (N, C, ...)."""
+    return self.reshape(tuple([-1 if d == 1 else 1 for d in range(ndim)]))
+
+
+def _ncf_view(self: Value, input_shape: list[int], normalized_ndim: int) -> Value:
+    """Statistics in the leading sizes of what was normalized, and ones."""
+    lead = len(input_shape) - normalized_ndim
+    return self.reshape((*input_shape[:lead], *(1,) * normalized_ndim))
+
+
 def _capability() -> str:
     return str(torch.backends.cpu.get_cpu_capability())
 
@@ -105,7 +116,8 @@ TABLE: dict[str, Callable[..., Value]] = {
     "__not__": operator.not_, "__range_length": lambda lo, hi, step: len(range(lo, hi, step)),
     "__round_to_zero_floordiv": lambda a, b: int(a / b), "_set_item": _set_item,
     "_unwrap_optional": _unwrap, "_get_cpu_capability": _capability,
-    "_get_tracing_state": lambda: None, "append": _append, "bin": bin,
+    "_get_tracing_state": lambda: None, "_ncf_unsqueeze": _ncf_unsqueeze, "_ncf_view": _ncf_view,
+    "append": _append, "bin": bin,
     "chr": chr, "degrees": math.degrees, "device": torch.device, "dict": dict, "divmod": divmod,
     "fabs": math.fabs, "factorial": math.factorial, "floordiv": operator.floordiv,
     "gamma": math.gamma, "has_torch_function": lambda *a: torch.overrides.has_torch_function(a),

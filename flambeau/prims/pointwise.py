@@ -210,6 +210,13 @@ def _abs_rule(g: Node, y: Node, x: Node) -> Node:
 neg = _unary("neg", "Minus x.", NUMBERS, lambda g, y, x: -g, "negative",
              spelling=spelled(exact=True, length=ONE, f="-{a}", i="({V})(-{a})"), linear="each",
              simplify=rules.inverse_of_itself)
+
+
+def is_negation(value: Node) -> bool:
+    """Whether a node is a `neg`."""
+    return value.op == "neg"
+
+
 abs = _unary("abs", "Magnitude of x; real for complex x.", NUMBERS, _abs_rule, "abs",
              result="real",
              spelling=spelled(exact=True, length=ONE, f="fb_abs_{A}({a})", i="fb_iabs_{A}({a})",

@@ -294,6 +294,11 @@ def permute(x: Node, order: Sequence[int]) -> Node:
     return bind("permute", x, order=order)
 
 
+def is_permute(value: Node) -> bool:
+    """Whether a node is a `permute`."""
+    return value.op == "permute"
+
+
 # ------------------------------------------------------------------------------------ slice
 
 

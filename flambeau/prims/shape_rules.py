@@ -142,19 +142,19 @@ def _choice(condition: Node, first: Node, second: Node, memo: dict[Any, Node]) -
     of one tensor (`roll`) differ in what they load alone."""
     if first is second:
         return first
-    chosen = memo.get((first, second))
-    if chosen is None:
+    value = memo.get((first, second))
+    if value is None:
         alike = first.op == second.op and first.attributes == second.attributes
         alike = alike and first.op in SPELLINGS and len(first.inputs) == len(second.inputs)
         alike = alike and first.dtype == second.dtype != "bool"
         if alike and (first.op != "where" or first.inputs[0] is second.inputs[0]):
             pairs = zip(first.inputs, second.inputs)
             operands = [_choice(condition, a, b, memo) for a, b in pairs]
-            chosen = node(first.op, operands, first.attributes, first.dtype)
+            value = node(first.op, operands, first.attributes, first.dtype)
         else:
-            chosen = node("where", (condition, first, second), (), first.dtype)
-        memo[first, second] = chosen
-    return chosen
+            value = node("where", (condition, first, second), (), first.dtype)
+        memo[first, second] = value
+    return value
 
 
 def cat_lower(elements: Elements, value: Node, index: Index, mask: Node | None) -> Node:
@@ -165,7 +165,7 @@ def cat_lower(elements: Elements, value: Node, index: Index, mask: Node | None) 
     position = index[d]
     end: Size = 0
     ends = [end := end + operand.shape[d] for operand in value.inputs]
-    chosen: Node | None = None
+    joined: Node | None = None
     for number in range(len(value.inputs) - 1, -1, -1):
         low = ends[number - 1] if number else 0
         source = (*index[:d], position - low, *index[d + 1 :])
@@ -177,13 +177,9 @@ def cat_lower(elements: Elements, value: Node, index: Index, mask: Node | None) 
         if number:
             after = node("ge", (here, elements.index_value(low)), (), "bool")
         part = elements.at(value.inputs[number], source, _both(mask, _both(before, after)))
-        if chosen is None:
-            chosen = part
-        else:
-            assert before is not None
-            chosen = _choice(before, part, chosen, {})
-    assert chosen is not None
-    return chosen
+        joined = part if joined is None or before is None else _choice(before, part, joined, {})
+    assert joined is not None
+    return joined
 
 
 # ------------------------------------------------------------------------------- views

@@ -344,18 +344,25 @@ PyObject* build_joint(void* context) {
   active_recorder = r;
   r->symbolic = true;
   PyObject* plan = nullptr;
+  bool derived = false;
   {
     Parts parts;
     const auto pairs = steal(seed_roots(r, region, &seeds));
     const auto gradients = steal(
         pairs ? run_engine(roots, seeds.values.data(), region.outer, false, &parts) : nullptr);
-    if (gradients && r->epoch == epoch) plan = compile_joint(r, region, before, pairs.get(), parts);
+    derived = gradients && r->epoch == epoch;
+    if (derived) plan = compile_joint(r, region, before, pairs.get(), parts);
     active_recorder = nullptr;
   }
   if (r->epoch == epoch) restore(r, before);
   r->symbolic = false;
   if (plan) return plan;
-  PyErr_Clear();  // what is wrong with the gradient shows when it is asked for
+  if (PyErr_Occurred()) {
+    // What is wrong with a gradient shows when it is asked for. Interrupts, and errors of the
+    // compiler, show here.
+    if (derived || !PyErr_ExceptionMatches(PyExc_Exception)) return nullptr;
+    PyErr_Clear();
+  }
   Py_RETURN_NONE;
 }
 

@@ -11,6 +11,7 @@ import pytest
 import flambeau as torch
 from bench.models import GPT
 from flambeau import _core
+from flambeau.capture import joint
 
 NAME = "CompiledFunctionBackward"
 
@@ -172,6 +173,36 @@ def test_custom_function_inside() -> None:
 
     x = leaf(5)
     assert torch.equal(grads_of(inside, x)[0], grads_of(torch.compile(inside), x)[0])
+
+
+def test_an_error_of_a_gradient_shows_when_it_is_asked_for() -> None:
+    class Refused(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            raise ValueError("no gradient")
+
+    y = torch.compile(lambda x: Refused.apply(x.sin()).cos())(leaf(3))
+    with pytest.raises(ValueError, match="no gradient"):
+        y.sum().backward()
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, ZeroDivisionError])
+def test_an_error_of_the_compiler_shows_at_once(kind: type[BaseException]) -> None:
+    def failing(*stream_parts: Any) -> None:
+        raise kind("while compiling")
+
+    compiled, x = torch.compile(lambda x: x.sinh().cos() * 3.25), leaf(3)
+    _core.set_joint_compiler(failing)
+    try:
+        with pytest.raises(kind, match="while compiling"):
+            compiled(x)
+    finally:
+        _core.set_joint_compiler(joint.compile_joint)
+    assert torch.equal(*(grads_of(f, x)[0] for f in (compiled, lambda x: x.sinh().cos() * 3.25)))
 
 
 def test_anomaly_mode_names_the_line() -> None:

@@ -35,6 +35,7 @@ from flambeau.ir.node import Node, node, topological
 from flambeau.ir.schedule_grammar import BLOCKS, COPY, REF, numbered
 from flambeau.ir.size import Size, affine_in
 from flambeau.prims.record import record_of
+from flambeau.prims.shape import is_reshape
 
 CANDIDATES = 6  # clusters tried per value
 READERS = 4  # clusters remembered per source, for sharing loads
@@ -333,7 +334,7 @@ class Clustering:
         stack, seen = [value], {value}
         while stack:
             current = stack.pop()
-            if current.op == "reshape":
+            if is_reshape(current):
                 shape = refined(shape, current.inputs[0].shape)
             elif not is_copy(current) and kind_of(current) != "pointwise":
                 continue

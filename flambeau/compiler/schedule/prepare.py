@@ -23,8 +23,10 @@ from flambeau.ir.node import Graph, Node, attributes, node, topological
 from flambeau.ir.schedule_grammar import BASE, CAT
 from flambeau.ir.size import Size, mul
 from flambeau.prims.convolution import is_depthwise
+from flambeau.prims.pointwise import is_negation
 from flambeau.prims.random import EACH
 from flambeau.prims.record import Addressing, Routine, record_of
+from flambeau.prims.shape import is_permute
 
 OPAQUE_KINDS = frozenset({"scatter", "random", "routine"})
 SINGLE_LAUNCH = 2 * REDUCE_BLOCK  # static extents up to this are reduced in one launch
@@ -96,7 +98,7 @@ def number_of(value: Node) -> Node | None:
     value = _source(value)
     if value.is_scalar or record_of(value).constant:
         return value
-    return value if value.op == "neg" and record_of(value.inputs[0]).constant else None
+    return value if is_negation(value) and record_of(value.inputs[0]).constant else None
 
 
 def _source(value: Node) -> Node:
@@ -222,7 +224,7 @@ class _Rewriting:
             return self._reduction(value, inputs[0])
         if record.concatenates and self._is_written(value):
             return grammar.concatenation(value, inputs)
-        if value.op == "permute" and is_opaque(value.inputs[0]):
+        if is_permute(value) and is_opaque(value.inputs[0]):
             turned = self._turned_product(value)
             if turned is not None:
                 return turned
@@ -442,7 +444,7 @@ def _spread(value: Node) -> Node:
 
 def _permuted(value: Node, order: tuple[int, ...]) -> Node:
     """`value` with its dimensions in another order, permutations merged."""
-    if value.op == "permute":
+    if is_permute(value):
         inner = value.attribute("order")
         value, order = value.inputs[0], tuple(inner[d] for d in order)
     if order == tuple(range(len(order))):
@@ -454,8 +456,7 @@ def _permuted(value: Node, order: tuple[int, ...]) -> Node:
 def _is_simple(value: Node) -> bool:
     """Whether a value needs no computation to speak of."""
     value = _source(value)
-    negated = value.op == "neg"
-    return _is_simple(value.inputs[0]) if negated else not value.inputs
+    return _is_simple(value.inputs[0]) if is_negation(value) else not value.inputs
 
 
 def _without_ones(shape: Shape, strides: Shape) -> Shape:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import flambeau as torch
 from flambeau._subclasses import fake_calls
-from flambeau._subclasses.fake_tensor import FakeTensor
+from flambeau._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from flambeau._subclasses.identities import Identities
 from flambeau._subclasses.symbolic_calls import snapshot
 from flambeau._subclasses.traced_tensor import TracedTensor
@@ -356,6 +356,9 @@ def _writes(func: Value) -> bool:
     return name == "copy_to" or (name.endswith("_") and not name.endswith("__"))
 
 
+_shown = FakeTensorMode(allow_non_fake_inputs=True)  # of values that nodes show
+
+
 def _value(x: Value) -> Value:
     """A tensor without data that has another's geometry; other values as they are."""
     if isinstance(x, TracedTensor) and x.geometry is not None:
@@ -365,7 +368,8 @@ def _value(x: Value) -> Value:
     if x.layout != torch.strided:
         return x
     with _disable_current_modes():
-        return torch.empty_strided(tuple(x.shape), x.stride(), dtype=x.dtype, device="meta")
+        hollow = torch.empty_strided(tuple(x.shape), x.stride(), dtype=x.dtype, device="meta")
+        return fake_calls.adopted(_shown, hollow, x.device)
 
 
 def _described(tensor: Value) -> dict[str, Value]:

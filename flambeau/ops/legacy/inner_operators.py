@@ -141,5 +141,5 @@ def _define_antialiased(mode: str) -> None:
     )(body)
 
 
-for _mode in ("bilinear", "bicubic"):
+for _mode in ("bilinear", "bicubic", "lanczos"):
     _define_antialiased(_mode)

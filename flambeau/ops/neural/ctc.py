@@ -306,8 +306,8 @@ def _recurrences(
 def losses_of(
     log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int,
     zero_infinity: bool,
-) -> tuple[Any, Any]:  # fmt: skip
-    """Loss per sample and the targets' lengths, as tensors (N).
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    """Loss per sample and the targets' lengths, as tensors (N); and alpha (T, N, 2S + 1).
 
     Raises:
         RuntimeError, NotImplementedError, TypeError: arguments that do not fit.
@@ -325,7 +325,8 @@ def losses_of(
     ends = labels.new_tensor(inputs), labels.new_tensor(lengths)
     derived = x.requires_grad or inside(x) is not x  # a transformation may want derivatives
     recurrences = _recurrences(x.detach(), labels, *ends, blank, derived)
-    return ctc_total.native(x, *recurrences, *ends, zero_infinity), ends[1]
+    losses = ctc_total.native(x, *recurrences, *ends, zero_infinity)
+    return losses, ends[1], recurrences[1]
 
 
 def _samples() -> Iterator[Sample]:
@@ -382,7 +383,7 @@ def ctc_loss(
     """
     kind = reduction_of("ctc_loss", None, None, reduction)
     arguments = (log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
-    losses, lengths = losses_of(*arguments)
+    losses, lengths, _ = losses_of(*arguments)
     if kind == "mean":
         return (losses / lengths.clamp_min(1).to(losses.dtype)).mean()
     if kind == "sum":

@@ -24,7 +24,7 @@ from flambeau.ops.common import static_size
 from flambeau.ops.neural.adaptive_pooling import adaptive_average
 
 _F = "nn.functional"
-_RANKS = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}
+_RANKS = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5, "lanczos": 4}
 _ALIGNED = tuple(_RANKS)
 
 
@@ -149,19 +149,34 @@ def _keys(x: Node) -> Node:
     return prims.where(distance < 1.0, near, prims.where(distance < 2.0, far, zero))
 
 
-def _smoothed(x: Node, axis: int, out: int, scale: float | None, align: bool, cubic: bool) -> Node:
+def _lanczos(x: Node) -> Node:
+    """The product of sinc(x) and sinc(x / 3) at distances below 3 (Duchon 1979)."""
+    zero = prims.full_like(0, x)
+    angle = prims.where(prims.eq(x, zero), prims.full_like(1, x), x * math.pi)
+    window = angle / 3.0
+    value = (prims.sin(angle) / angle) * (prims.sin(window) / window)
+    value = prims.where(prims.eq(x, zero), prims.full_like(1, x), value)
+    return prims.where(prims.abs(x) < 3.0, value, zero)
+
+
+# Filters of antialiased images, and how far they reach.
+_FILTERS = {"bilinear": (_triangle, 1.0), "bicubic": (_keys, 2.0), "lanczos": (_lanczos, 3.0)}
+
+
+def _smoothed(x: Node, axis: int, out: int, scale: float | None, align: bool, mode: str) -> Node:
     """Antialiased: the filter is as wide as the output pixel; a product with its matrix."""
     size = static_size(x.shape[axis])
     grid, dtype = (out, size), x.dtype
     ratio = prims.broadcast(_ratio(size, out, scale, align, dtype), grid, ())
     width = prims.maximum(ratio, prims.full_like(1, ratio))
     centre = (prims.cast(prims.iota(grid, 0, "i64"), dtype) + 0.5) * ratio
-    support = width * (2.0 if cubic else 1.0)
+    kernel, reach = _FILTERS[mode]
+    support = width * reach
     place = prims.cast(prims.iota(grid, 1, "i64"), dtype)
     low = prims.maximum(prims.trunc(centre - support + 0.5), prims.full_like(0, centre))
     high = prims.trunc(centre + support + 0.5)
     distance = (place - centre + 0.5) / width
-    weight = _keys(distance) if cubic else _triangle(distance)
+    weight = kernel(distance)
     inside = prims.ge(place, low) & (place < high)
     weight = prims.where(inside, weight, prims.full_like(0, weight))
     weight = weight / prims.broadcast(prims.sum(weight, 1), grid, (0,))
@@ -200,7 +215,7 @@ def resize(
         if mode in ("nearest", "nearest-exact"):
             x = _nearest(x, axis, out, scale, mode == "nearest-exact")
         elif antialias:
-            x = _smoothed(x, axis, out, scale, align_corners, mode == "bicubic")
+            x = _smoothed(x, axis, out, scale, align_corners, mode)
         elif mode == "bicubic":
             x = _cubic(x, axis, out, scale, align_corners)
         else:
@@ -221,6 +236,7 @@ def _samples() -> Iterator[Sample]:
     yield sample(T(1, 2, 5, 6), (7, 4), mode="bicubic", align_corners=True)
     yield sample(T(1, 2, 9, 8), (4, 9), mode="bilinear", antialias=True)
     yield sample(T(1, 2, 9, 8), (4, 3), mode="bicubic", antialias=True)
+    yield sample(T(1, 2, 9, 8), (4, 11), mode="lanczos", antialias=True)
     yield sample(T(1, 2, 6, 7), (3, 4), mode="area")
 
 
@@ -236,22 +252,25 @@ def _check_mode(x: Any, mode: str, align_corners: bool | None, antialias: bool) 
     supported = mode in ("nearest", "nearest-exact", "area") or mode in _RANKS
     if not supported or rank not in (3, 4, 5):
         problem = f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {rank}D) for the "
-        problem += "modes: nearest | linear | bilinear | bicubic | trilinear | area | "
+        problem += "modes: nearest | linear | bilinear | bicubic | trilinear | lanczos | area | "
         problem += f"nearest-exact (got {mode})"
         raise failure(NotImplementedError, "interpolate", problem, "(N, C, *)")
     if align_corners is not None and mode not in _ALIGNED:
         problem = "align_corners option can only be set with the interpolating modes: linear | "
-        problem += "bilinear | bicubic | trilinear"
+        problem += "bilinear | bicubic | trilinear | lanczos"
         raise failure(ValueError, "interpolate", problem, "drop align_corners")
     if _RANKS.get(mode, rank) != rank:
         raise NotImplementedError(
             f"[interpolate] Got {rank}D input, but {mode} mode needs {_RANKS[mode]}D input\n"
             "hint: linear, bilinear and trilinear are for 1, 2 and 3 spatial dimensions"
         )
-    if antialias and not (mode in ("bilinear", "bicubic") and rank == 4):
-        problem = "Anti-alias option is restricted to bilinear and bicubic modes and requires a "
-        problem += "4-D tensor as input"
+    if antialias and not (mode in _FILTERS and rank == 4):
+        problem = "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and "
+        problem += "requires a 4-D tensor as input"
         raise failure(ValueError, "interpolate", problem, "drop antialias")
+    if mode == "lanczos" and (align_corners or not antialias):
+        problem = "Lanczos mode requires antialias=True and does not support align_corners=True"
+        raise failure(ValueError, "interpolate", problem, 'antialias=True, or mode="bicubic"')
 
 
 def _sizes_and_scales(
@@ -296,10 +315,10 @@ def interpolate(
 
     Args:
         mode: "nearest", "nearest-exact", "linear" (3D), "bilinear", "bicubic" (4D), "trilinear"
-            (5D) or "area".
+            (5D), "lanczos" (4D, with antialias) or "area".
         align_corners: the centres of the corner pixels map to each other.
         recompute_scale_factor: use the ratio of the sizes instead of the given factor.
-        antialias: filter as wide as the output's pixels; bilinear and bicubic only.
+        antialias: filter as wide as the output's pixels; bilinear, bicubic and lanczos only.
 
     Raises:
         ValueError: size and scale_factor both given or both missing; wrong lengths.
