@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from flambeau import _core
 from flambeau._dynamo import higher_order
+from flambeau._dynamo.backends import registry
 from flambeau._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit
 from flambeau._dynamo.recorder import Recorder, Segment
 from flambeau._dynamo.sizes import Marks, SizeReads, VaryingSizes, covers, marks_of, plain
@@ -34,7 +35,7 @@ from flambeau.nn.parameter import Parameter
 from flambeau.runtime import boundaries
 from flambeau.utils._pytree import tree_flatten_with_path
 
-__all__ = ["GRAPHS_PER_FUNCTION", "compiled_by"]
+__all__ = ["GRAPHS_PER_FUNCTION", "compiled_by", "recorded_block"]
 
 _changing = fork_safe_lock(level=3)
 _functions: weakref.WeakSet[_Compiled] = weakref.WeakSet()
@@ -119,6 +120,7 @@ class _Compiled:
     ) -> None:
         self._function, self._backend = function, backend
         self._limit, self._fullgraph = limit, fullgraph
+        self.writes = backend is registry.registered("eager")
         self._graphs = _graphs_of(function, backend, dynamic)
         self._graphs.users.add(self)
         self._varying = VaryingSizes(dynamic)
@@ -135,23 +137,13 @@ class _Compiled:
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Calls the function; its operators run in graphs."""
         reads = SizeReads(self._varying, self._function, args, kwargs)
-        named = args, kwargs
-
-        def run(segment: Segment, live: Sequence[Any], reason: str) -> Sequence[Any]:
-            return self._run(segment, live, reason, named, reads)
-
+        block = _Recording(self, (args, kwargs), reads)
         args, kwargs = reads.arguments(args, kwargs)
-        with Recorder(run, reads) as recorder:
-            reason = breaks.ERROR
-            try:
-                result = self._function(*args, **kwargs)
-                reason = breaks.END
-            finally:
-                recorder.interrupt(reason)
-                reads.close()
+        with block:
+            result = self._function(*args, **kwargs)
         return plain(result)
 
-    def _run(
+    def run(
         self,
         segment: Segment,
         live: Sequence[Any],
@@ -159,6 +151,15 @@ class _Compiled:
         arguments: Any,
         reads: SizeReads,
     ) -> Sequence[Any]:
+        """Results of a segment, by its graph.
+
+        Args:
+            segment: the operators.
+            live: calls whose results are referenced, with these.
+            reason: why the segment ends.
+            arguments: of the call.
+            reads: numbers of the call.
+        """
         outputs = tuple(index for index, _ in live)
         key = _key(segment, outputs)
         decisions = reads.decisions()
@@ -244,6 +245,38 @@ class _Compiled:
             raise FailOnRecompileLimitHit(text)
         warnings.warn(text, stacklevel=2)
         return module.forward
+
+
+class _Recording:
+    """A `with` block whose operators run in graphs of a compiled function.
+
+    Args:
+        compiled: the function.
+        arguments: of its call.
+        reads: numbers of its call.
+    """
+
+    def __init__(self, compiled: _Compiled, arguments: Any, reads: SizeReads) -> None:
+        def run(segment: Segment, live: Sequence[Any], reason: str) -> Sequence[Any]:
+            return compiled.run(segment, live, reason, arguments, reads)
+
+        self._recorder, self._reads = Recorder(run, reads, compiled.writes), reads
+
+    def __enter__(self) -> None:
+        self._recorder.__enter__()
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        try:
+            self._recorder.interrupt(breaks.END if kind is None else breaks.ERROR)
+            self._reads.close()
+        finally:
+            self._recorder.__exit__(kind, error, traceback)
+
+
+def recorded_block() -> _Recording:
+    """A `with` block whose operators are recorded and run one by one: graph breaks are noticed."""
+    compiled = _Compiled(recorded_block, registry.registered("eager"), None, False, False)
+    return _Recording(compiled, ((), {}), SizeReads(VaryingSizes(False), recorded_block, (), {}))
 
 
 def _described(results: Any) -> str:
