@@ -275,8 +275,9 @@ def _current_graph_task_id() -> int:
     return -1
 
 
-def _current_autograd_node() -> None:
-    """The node whose gradient is being computed: not known."""
+def _current_autograd_node() -> Any:
+    """The node whose gradient this thread is computing, or None."""
+    return _core.current_autograd_node()
 
 
 def _set_math_sdp_allow_fp16_bf16_reduction(enabled: bool) -> None:

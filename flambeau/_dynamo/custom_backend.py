@@ -4,6 +4,7 @@ A function's compiled graphs are stored by segment: equal operators on inputs of
 the callable that the backend returned. Another dtype or number is another segment, for which the
 backend is called again. Another size is one, too, until it is seen to vary: then the graph has a
 symbol in its place (`symbolic_graphs`), and segments with equal symbols and guards share it.
+Functions of equal code share graphs: layers that are compiled one by one call the backend once.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 
 from flambeau import _core
 from flambeau._dynamo import higher_order
+from flambeau._dynamo.backends import registry
 from flambeau._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit
 from flambeau._dynamo.recorder import Recorder, Segment
 from flambeau._dynamo.sizes import Marks, SizeReads, VaryingSizes, covers, marks_of, plain
@@ -33,7 +35,7 @@ from flambeau.nn.parameter import Parameter
 from flambeau.runtime import boundaries
 from flambeau.utils._pytree import tree_flatten_with_path
 
-__all__ = ["GRAPHS_PER_FUNCTION", "compiled_by"]
+__all__ = ["GRAPHS_PER_FUNCTION", "compiled_by", "recorded_block"]
 
 _changing = fork_safe_lock(level=3)
 _functions: weakref.WeakSet[_Compiled] = weakref.WeakSet()
@@ -59,8 +61,46 @@ class _Entry(NamedTuple):
         return self.function(*[inputs[n] if is_tensor else n for is_tensor, n in self.slots])
 
 
+class _Graphs:
+    """The graphs that functions of equal code share.
+
+    A segment holds all that a graph depends on, so that the functions need not be equal.
+    """
+
+    def __init__(self) -> None:
+        self.by_segment: OrderedDict[_Key, _Entry] = OrderedDict()
+        self.symbolic: OrderedDict[Any, list[tuple[Replay, Any, Sequence[Marks]]]] = OrderedDict()
+        self.users: weakref.WeakSet[_Compiled] = weakref.WeakSet()
+
+    def shrink(self) -> None:
+        """Drops the graphs used longest ago of those that are too many."""
+        limit = GRAPHS_PER_FUNCTION * max(len(self.users), 1)
+        for graphs in (self.by_segment, self.symbolic):
+            while len(graphs) > limit:
+                graphs.popitem(last=False)
+
+    def clear(self) -> None:
+        """Drops all."""
+        self.by_segment.clear()
+        self.symbolic.clear()
+
+
+# By code, backend and the option of sizes. The graphs live as long as a function that uses them.
+_graphs_by_code: weakref.WeakValueDictionary[Any, _Graphs] = weakref.WeakValueDictionary()
+
+
+def _graphs_of(function: Any, backend: Any, dynamic: bool | None) -> _Graphs:
+    """The graphs of a function, shared with functions of equal code."""
+    owner = getattr(function, "__self__", None)
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    if code is None:
+        return _Graphs()
+    with _changing:
+        return _graphs_by_code.setdefault((code, type(owner), id(backend), dynamic), _Graphs())
+
+
 class _Compiled:
-    """The graphs of one compiled function.
+    """A compiled function.
 
     Args:
         function: what was compiled.
@@ -80,8 +120,9 @@ class _Compiled:
     ) -> None:
         self._function, self._backend = function, backend
         self._limit, self._fullgraph = limit, fullgraph
-        self._graphs: OrderedDict[Any, _Entry] = OrderedDict()
-        self._symbolic: OrderedDict[Any, list[tuple[Replay, Any, Sequence[Marks]]]] = OrderedDict()
+        self.writes = backend is registry.registered("eager")
+        self._graphs = _graphs_of(function, backend, dynamic)
+        self._graphs.users.add(self)
         self._varying = VaryingSizes(dynamic)
         self._count = 0
         _functions.add(self)
@@ -90,30 +131,19 @@ class _Compiled:
         """Drops the graphs."""
         with _changing:
             self._graphs.clear()
-            self._symbolic.clear()
             self._varying.clear()
             self._count = 0
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Calls the function; its operators run in graphs."""
         reads = SizeReads(self._varying, self._function, args, kwargs)
-        named = args, kwargs
-
-        def run(segment: Segment, live: Sequence[Any], reason: str) -> Sequence[Any]:
-            return self._run(segment, live, reason, named, reads)
-
+        block = _Recording(self, (args, kwargs), reads)
         args, kwargs = reads.arguments(args, kwargs)
-        with Recorder(run, reads) as recorder:
-            reason = breaks.ERROR
-            try:
-                result = self._function(*args, **kwargs)
-                reason = breaks.END
-            finally:
-                recorder.interrupt(reason)
-                reads.close()
+        with block:
+            result = self._function(*args, **kwargs)
         return plain(result)
 
-    def _run(
+    def run(
         self,
         segment: Segment,
         live: Sequence[Any],
@@ -121,13 +151,22 @@ class _Compiled:
         arguments: Any,
         reads: SizeReads,
     ) -> Sequence[Any]:
+        """Results of a segment, by its graph.
+
+        Args:
+            segment: the operators.
+            live: calls whose results are referenced, with these.
+            reason: why the segment ends.
+            arguments: of the call.
+            reads: numbers of the call.
+        """
         outputs = tuple(index for index, _ in live)
         key = _key(segment, outputs)
         decisions = reads.decisions()
         with _changing:
-            entry = self._graphs.get(key)
+            entry = self._graphs.by_segment.get(key)
             if entry is not None:
-                self._graphs.move_to_end(key)
+                self._graphs.by_segment.move_to_end(key)
         replay = None
         if entry is None:
             names = _input_names(self._function, arguments)
@@ -140,9 +179,8 @@ class _Compiled:
             entry = self._compile(segment, names, replay, key)
             reads.note()
         with _changing:
-            entry = self._graphs.setdefault(key, entry)
-            if len(self._graphs) > GRAPHS_PER_FUNCTION:
-                self._graphs.popitem(last=False)
+            entry = self._graphs.by_segment.setdefault(key, entry)
+            self._graphs.shrink()
         results = entry(segment.inputs)
         if not isinstance(results, (tuple, list)) or len(results) != len(outputs):
             raise RuntimeError(
@@ -154,7 +192,7 @@ class _Compiled:
     def _shared(self, replay: Replay, key: _Key) -> _Entry | None:
         """The compiled graph of a segment with equal symbols, whose inputs may have more marks."""
         with _changing:
-            candidates = list(self._symbolic.get((replay.key(), key.outputs, key.facts), ()))
+            candidates = list(self._graphs.symbolic.get((replay.key(), key.outputs, key.facts), ()))
         for other, function, marks in candidates:
             if all(map(covers, marks, key.marks)) and other.holds_for(replay):
                 return _Entry(function, tuple(replay.slots))
@@ -176,9 +214,7 @@ class _Compiled:
         module = replay.module(key.outputs)
         function = self._function_of(module, replay.example_inputs())
         with _changing:
-            self._symbolic.setdefault(symbolic, []).append((replay, function, key.marks))
-            if len(self._symbolic) > GRAPHS_PER_FUNCTION:
-                self._symbolic.popitem(last=False)
+            self._graphs.symbolic.setdefault(symbolic, []).append((replay, function, key.marks))
         replay.finish()
         return _Entry(function, tuple(replay.slots))
 
@@ -209,6 +245,38 @@ class _Compiled:
             raise FailOnRecompileLimitHit(text)
         warnings.warn(text, stacklevel=2)
         return module.forward
+
+
+class _Recording:
+    """A `with` block whose operators run in graphs of a compiled function.
+
+    Args:
+        compiled: the function.
+        arguments: of its call.
+        reads: numbers of its call.
+    """
+
+    def __init__(self, compiled: _Compiled, arguments: Any, reads: SizeReads) -> None:
+        def run(segment: Segment, live: Sequence[Any], reason: str) -> Sequence[Any]:
+            return compiled.run(segment, live, reason, arguments, reads)
+
+        self._recorder, self._reads = Recorder(run, reads, compiled.writes), reads
+
+    def __enter__(self) -> None:
+        self._recorder.__enter__()
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        try:
+            self._recorder.interrupt(breaks.END if kind is None else breaks.ERROR)
+            self._reads.close()
+        finally:
+            self._recorder.__exit__(kind, error, traceback)
+
+
+def recorded_block() -> _Recording:
+    """A `with` block whose operators are recorded and run one by one: graph breaks are noticed."""
+    compiled = _Compiled(recorded_block, registry.registered("eager"), None, False, False)
+    return _Recording(compiled, ((), {}), SizeReads(VaryingSizes(False), recorded_block, (), {}))
 
 
 def _described(results: Any) -> str:

@@ -133,6 +133,7 @@ class Segment:
         results: fakes of calls, weakly, with the call's number.
         now: whether gradients are enabled after the last call.
         outer: the segment that calls it, where it is a function of an operator.
+        writes: whether its graph may write inputs that operators with a gradient computed.
     """
 
     mode: FakeTensorMode = field(default_factory=FakeTensorMode)
@@ -145,6 +146,7 @@ class Segment:
     results: dict[int, weakref.ref[Tensor]] = field(default_factory=dict)
     now: bool = field(default_factory=_core.is_grad_enabled)
     outer: Segment | None = None
+    writes: bool = False
 
     def fake_of(self, tensor: Tensor) -> Any:
         """The fake tensor that represents an operand.
@@ -165,6 +167,8 @@ class Segment:
             self.references[id(fake)] = Reference(~len(self.inputs))
             self.inputs.append(tensor)
             self.real[id(fake)] = tensor
+            if self.writes and tensor.requires_grad and not tensor.is_leaf:
+                without_history(fake)  # it may be written, as a leaf may not
         return fake
 
     def parameter(self, value: Any) -> Any:
@@ -222,15 +226,17 @@ class Recorder(TorchFunctionMode):
         run: called with the segment, its live results and the reason of its end; returns the real
             tensors of the results.
         reads: records numbers that are read of tensors, where sizes may vary.
+        writes: of the segments.
     """
 
     def __init__(
         self,
         run: Callable[[Segment, Sequence[Any], str], Sequence[Tensor]],
         reads: SizeReads | None = None,
+        writes: bool = False,
     ) -> None:
         self._run, self._reads = run, reads
-        self.segment = Segment()
+        self.segment = Segment(writes=writes)
         self._answering = self._suspended = False
         self._backwards = 0
 
@@ -410,7 +416,7 @@ class Recorder(TorchFunctionMode):
             raise Interrupted(reason)
         if self._answering or not self.segment.calls:
             return
-        segment, self.segment = self.segment, Segment()
+        segment, self.segment = self.segment, Segment(writes=self.segment.writes)
         with self.suspended(), _core.set_grad_enabled(segment.grad):
             live = segment.live()
             reals = self._run(segment, live, reason)

@@ -27,6 +27,7 @@ INTERNAL = frozenset(
         REGION,
         ERROR,
         "an error must not come later",
+        "a tensor that shares memory with another one is written",
         "memory that others may write to is read",
         "the stream is very long",
     }
@@ -52,7 +53,7 @@ def refused(reason: str, package: str) -> tuple[str, str] | None:
             "branches on data: bool() of a tensor",
             "torch.cond, torch.where, or a number: .item()",
         )
-    if reason == PRINTING:
+    if reason in (PRINTING, "repr") or reason.startswith("__format__"):
         return "prints a tensor", "print it outside of the compiled function"
     return f"needs a value: {reason}", "move that line out of the compiled function"
 

@@ -40,10 +40,11 @@ class Flush:
 
 
 class _Watch(threading.local):
-    """Per thread: the listeners of flushes."""
+    """Per thread: the listeners of flushes; how many calls of uncompiled functions are running."""
 
     def __init__(self) -> None:
         self.listeners: list[Callable[[Flush], None]] = []
+        self.uncompiled = 0
 
 
 _watch = _Watch()
@@ -140,7 +141,46 @@ def refusing(refuses: bool) -> Any:
     Args:
         refuses: whether it raises.
     """
-    return _Listening(_refuse_here) if refuses else _Permitting()
+    if not refuses:
+        return _Permitting()
+    if _watch.uncompiled and not is_compiling():
+        return _Recorded()
+    return _Listening(_refuse_here)
+
+
+def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of `torch.compile(backend="eager")`: blocks that refuse breaks are recorded."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        _watch.uncompiled += 1
+        try:
+            if _refuse_here in _watch.listeners and not is_compiling():
+                with late("flambeau._dynamo.custom_backend").recorded_block():
+                    return function(*args, **kwargs)
+            return function(*args, **kwargs)
+        finally:
+            _watch.uncompiled -= 1
+
+    return call
+
+
+class _Recorded(_Listening):
+    """A block of an uncompiled function in which a graph break raises: it is recorded for that."""
+
+    def __init__(self) -> None:
+        super().__init__(_refuse_here)
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        self._block = late("flambeau._dynamo.custom_backend").recorded_block()
+        self._block.__enter__()
+
+    def __exit__(self, *exception: object) -> None:
+        try:
+            self._block.__exit__(*exception)
+        finally:
+            super().__exit__(*exception)
 
 
 def full_graph() -> Any:

@@ -15,7 +15,7 @@ from flambeau import _core
 from flambeau.capture import options as capture_options
 from flambeau.capture import stream
 from flambeau.capture.breaks import END
-from flambeau.capture.flushes import full_graph, observe, require_no_break
+from flambeau.capture.flushes import full_graph, observe, require_no_break, uncompiled
 from flambeau.capture.recording import Function, argument_checks, beginning, record
 from flambeau.capture.stance import stance
 from flambeau.ir.lock import importing, late, loaded
@@ -229,7 +229,7 @@ def _through_passes(request: _Request) -> Function:
 
 
 def _uncompiled(request: _Request) -> Function:
-    return lambda function: function
+    return uncompiled
 
 
 class _Way(NamedTuple):

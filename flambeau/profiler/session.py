@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from flambeau import _core
+from flambeau.ir.lock import loaded
 from flambeau.profiler.events import (
     DeviceType,
     EventList,
@@ -84,22 +85,24 @@ class record_function:  # noqa: N801 - PyTorch's name
         self._tokens: list[Any] = []
 
     def __enter__(self) -> record_function:
-        self._tokens.append(_core.profile_enter(self.name))
+        debugging = loaded("flambeau.utils._debug_mode")
+        mode = None if debugging is None else debugging.begin_range(self.name)
+        self._tokens.append((_core.profile_enter(self.name), mode))
         return self
 
     def __exit__(self, *exception: object) -> None:
-        _core.profile_exit(self._tokens.pop())
+        token, mode = self._tokens.pop()
+        _core.profile_exit(token)
+        if mode is not None:
+            mode.end_range()
 
     def __call__(self, function: Function) -> Function:
         """The function with a range around every call."""
 
         @functools.wraps(function)
         def ranged(*args: Any, **kwargs: Any) -> Any:
-            token = _core.profile_enter(self.name)
-            try:
+            with record_function(self.name):
                 return function(*args, **kwargs)
-            finally:
-                _core.profile_exit(token)
 
         return ranged  # type: ignore[return-value]
 

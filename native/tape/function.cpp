@@ -189,7 +189,10 @@ PyObject* function_finish(PyObject*, PyObject* args) {
   auto results = steal(build_tuple(static_cast<size_t>(count), [&](size_t k) {
     return finish_output(call, static_cast<Py_ssize_t>(k));
   }));
-  if (results && call.tracked && !save_all(call.node, saved, results.get())) return nullptr;
+  if (results && call.tracked &&
+      (!save_all(call.node, saved, results.get()) || !note_anomaly(call.node))) {
+    return nullptr;
+  }
   return results.release();
 }
 

@@ -1,5 +1,6 @@
 """Hooks of tensors and nodes, saved tensor hooks, anomaly mode."""
 
+import math
 import warnings
 
 import pytest
@@ -240,6 +241,26 @@ def test_anomaly_mode_names_the_line():
             y.backward()
     assert any("# the culprit" in str(w.message) for w in caught)
     assert not autograd.anomaly.is_anomaly_enabled()
+
+
+def test_anomaly_mode_names_the_line_of_functions_of_the_user():
+    class Wrong(autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * math.nan
+
+    x = torch.ones(2, requires_grad=True)
+    with pytest.warns(UserWarning) as caught, autograd.detect_anomaly():
+        y = Wrong.apply(x)  # the line
+        with pytest.raises(RuntimeError, match="'WrongBackward' returned nan values"):
+            y.sum().backward()
+    assert "y = Wrong.apply(x)  # the line" in str(caught[-1].message)
+    y = Wrong.apply(x)
+    assert not y.grad_fn.metadata
 
 
 def test_anomaly_mode_on_exceptions():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import gc
 import operator
 import pickle
@@ -95,6 +96,60 @@ def test_the_same_graph_serves_equal_calls():
     torch._dynamo.reset()
     f(torch.randn(4), 1)
     assert counter.frame_count == 5
+
+
+@pytest.mark.parametrize("count", (3, 6))
+def test_equal_layers_that_are_compiled_one_by_one_share_graphs(count):
+    """The first input needs no gradient, as with PyTorch: two graphs for any number of layers."""
+    counter = CompileCounter()
+    layers = [nn.Sequential(nn.Linear(4, 4), nn.ReLU()) for _ in range(count)]
+    x = torch.randn(2, 4)
+    expected = functools.reduce(lambda value, layer: layer(value), layers, x)
+    for layer in layers:
+        layer.compile(backend=counter)
+    assert torch.equal(functools.reduce(lambda value, layer: layer(value), layers, x), expected)
+    assert counter.frame_count == 2
+    for _ in range(2):  # a size that varies is a symbol, in a graph for all layers
+        functools.reduce(lambda value, layer: layer(value), layers, torch.randn(5, 4))
+    assert counter.frame_count == 4
+    torch._dynamo.reset()
+    layers[1](x)
+    assert counter.frame_count == 5
+
+
+def test_functions_of_equal_code_share_graphs_but_not_numbers():
+    def scaled(by):
+        return lambda x: x * by
+
+    counter, other, x = CompileCounter(), CompileCounter(), torch.randn(3)
+    functions = []
+    for by, backend, graphs in ((2, counter, 1), (2, counter, 1), (3, counter, 2), (3, other, 1)):
+        functions.append(torch.compile(scaled(by), backend=backend))
+        assert torch.equal(functions[-1](x), x * by)
+        assert backend.frame_count == graphs
+
+
+def test_shared_graphs_end_with_the_last_function():
+    class Callable:
+        def __call__(self, *inputs):
+            return (inputs[0] + 1,)
+
+    alive = weakref.WeakSet()
+
+    def backend(module, inputs):
+        function = Callable()
+        alive.add(function)
+        return function
+
+    f = lambda x: x + 1  # noqa: E731 - two compiled functions of one code
+    first, second = (torch.compile(f, backend=backend) for _ in range(2))
+    assert first(torch.ones(1)) == second(torch.ones(1)) == 2 and len(alive) == 1
+    del first
+    gc.collect()
+    assert len(alive) == 1
+    del second
+    gc.collect()
+    assert not alive
 
 
 @pytest.mark.parametrize(("dynamic", "graphs"), [(None, 3), (True, 2), (False, 4)])

@@ -74,6 +74,22 @@ def test_numbers_that_python_reads_are_no_breaks(name):
         assert torch.equal(compiled(x), function(x))
 
 
+def test_writes_to_views_of_arguments_are_no_breaks():
+    def f(x):
+        y = x.sin()
+        x.add_(1)
+        x[0].mul_(2)
+        return y.sum() + x * x[1]
+
+    results = []
+    for function in (f, torch.compile(f, fullgraph=True)):
+        for _ in range(2):
+            x = X.clone()
+            results.append((function(x), x))
+    for result, x in results[1:]:
+        assert torch.equal(result, results[0][0]) and torch.equal(x, results[0][1])
+
+
 def test_gradients_go_through_numbers_and_masks():
     def f(x):
         y = x * x
@@ -193,24 +209,68 @@ NESTED = {permitted: False, refused: True, permitted_inside: False, refused_insi
           decorated: False, left_again: False}  # fmt: skip
 
 
+BACKENDS = ("inductor", "eager", "aot_eager")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("function", NESTED)
-def test_the_innermost_block_decides(function):
+def test_the_innermost_block_decides(function, backend):
     if NESTED[function]:
         with pytest.raises(dynamo.exc.Unsupported, match="error_on_graph_break"):
-            torch.compile(function)(X)
+            torch.compile(function, backend=backend)(X)
     else:
-        assert torch.equal(torch.compile(function)(X), function(X))
+        assert torch.equal(torch.compile(function, backend=backend)(X), function(X))
     with pytest.raises(dynamo.exc.Unsupported, match="fullgraph=True"):
-        torch.compile(function, fullgraph=True)(X)
+        torch.compile(function, fullgraph=True, backend=backend)(X)
     function(X)  # uncompiled code has no graph
 
 
-def test_blocks_around_a_compiled_function():
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_blocks_around_a_compiled_function(backend):
     with pytest.raises(dynamo.exc.Unsupported):
-        error_on(True)(torch.compile(breaking))(X)
+        error_on(True)(torch.compile(breaking, backend=backend))(X)
     with pytest.raises(dynamo.exc.Unsupported):
-        error_on(False)(torch.compile(breaking, fullgraph=True))(X)
-    assert torch.equal(torch.compile(breaking)(X), X + 1)
+        error_on(False)(torch.compile(breaking, fullgraph=True, backend=backend))(X)
+    assert torch.equal(torch.compile(breaking, backend=backend)(X), X + 1)
+    assert torch.equal(error_on(True)(torch.compile(torch.sin, backend=backend))(X), X.sin())
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_code_in_and_behind_blocks_computes_the_same(backend):
+    def mixed(x, log):
+        with error_on(True):
+            y = (x * 3).sin()
+            log.append(y)
+            x.add_(1)
+        stop()
+        log.append((y > 0).sum().item())
+        if y.sum() > -100:  # a branch outside of the block
+            y = y * x
+        with pytest.raises(KeyError), error_on(True):
+            log.append(y + 1)
+            raise KeyError
+        return y.sum()
+
+    results = []
+    for function in (mixed, torch.compile(mixed, backend=backend)):
+        x, log = X.clone().requires_grad_(), []
+        data = x * 1
+        loss = function(data, log)
+        loss.backward()
+        results.append([loss, x.grad, data, *log])
+    for expected, actual in zip(*results, strict=True):
+        assert torch.equal(*map(torch.as_tensor, (expected, actual)))
+
+
+@pytest.mark.parametrize("function", REFUSED)
+def test_every_break_is_refused_in_blocks_of_uncompiled_functions(function):
+    with pytest.raises(dynamo.exc.Unsupported) as caught:
+        torch.compile(lambda x: error_on(True)(function)(x), backend="eager")(X)
+    line = str(caught.value).splitlines()[0]
+    assert line.startswith("[compile] error_on_graph_break(True), but ")
+    assert "test_graph_breaks.py:" in line
+    caught.match(REFUSED[function])
+    assert not torch.compiler.is_compiling()
 
 
 class Layer(torch.nn.Module):
