@@ -140,8 +140,8 @@ LeafGuard LeafGuard::of(int32_t source, const Tensor* t) { return {source, share
 bool LeafGuard::holds(const Tensor* t) const {
   const Autograd* a = t->autograd;
   if (hooks_of(t) != hooks.get()) return false;
-  return !a || (!a->node && !a->post_accumulate_hooks &&
-                !(a->accumulator && a->accumulator->extras));
+  return !a ||
+         (!a->node && !a->post_accumulate_hooks && !(a->accumulator && a->accumulator->extras));
 }
 
 bool GradientGuard::holds(const Tensor* t, const Explanation& x) const {

@@ -286,8 +286,8 @@ struct Explanation {
   std::vector<int32_t> gradients;  // sources of tensors whose `.grad` calls set
   std::vector<LeafGuard> leaf_guards;
   std::vector<CastGuard> cast_guards;
-  bool clears_casts = false;    // of parameters: there are none before
-  std::vector<int32_t> casts;   // sources of parameters whose casts calls leave cached
+  bool clears_casts = false;   // of parameters: there are none before
+  std::vector<int32_t> casts;  // sources of parameters whose casts calls leave cached
   Numbers numbers;
   bool ranged = false;  // names a part of itself for profiles
   std::vector<Effect> effects;

@@ -114,8 +114,8 @@ bool has_leaf_hooks(Node* node) {
   return node->extras || (a && (a->hooks || a->post_accumulate_hooks));
 }
 
-// Whether a dry run may execute a node: what it reads is of its stream. Code of users, Functions and
-// hooks of tensors, is interpreted.
+// Whether a dry run may execute a node: what it reads is of its stream. Code of users, Functions
+// and hooks of tensors, is interpreted.
 bool runs_dry(Node* node) {
   if (node->kind == NodeKind::Accumulate) {
     Tensor* leaf = tensor_of(node->object);
@@ -671,10 +671,9 @@ PyObject* node_zeros(PyObject*, PyObject* given) {
   const auto zeros = steal(import_attribute("flambeau", "zeros"));  // of the stream, as others are
   const auto sizes = steal(size_object(static_cast<int>(m.sizes.size()), m.sizes.data()));
   const auto args = steal(sizes ? PyTuple_Pack(1, sizes.get()) : nullptr);
-  const auto options = steal(Py_BuildValue("{sOsN}", "dtype", dtype_object(m.dtype), "device",
-                                           device_object(m.device)));
-  return zeros && args && options ? PyObject_Call(zeros.get(), args.get(), options.get())
-                                  : nullptr;
+  const auto options = steal(
+      Py_BuildValue("{sOsN}", "dtype", dtype_object(m.dtype), "device", device_object(m.device)));
+  return zeros && args && options ? PyObject_Call(zeros.get(), args.get(), options.get()) : nullptr;
 }
 
 }  // namespace
