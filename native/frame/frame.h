@@ -249,7 +249,7 @@ struct RecipeItem {
   int32_t root = -1;  // Output, View: which of the node's results it is; -1: of none
   Ref<Node> spent{};  // Output: its history, of which a backward left nothing to run
   uint32_t spent_output = 0;
-  bool inference = false;  // Output, View: it is made under inference_mode
+  bool inference = false;  // Output, View: of inference_mode
 };
 
 // What a call passes to an explanation, besides what that owns.

@@ -661,10 +661,10 @@ PyObject* will_execute_node(PyObject*, PyObject* object) {
 }
 
 // Zeros like output `index` of a node, for autograd.Function's materialised gradients.
-PyObject* node_zeros(PyObject*, PyObject* given) {
+PyObject* node_zeros(PyObject*, PyObject* call) {
   PyObject* node;
   unsigned int index;
-  if (!PyArg_ParseTuple(given, "O!I", NodeType, &node, &index)) return nullptr;
+  if (!PyArg_ParseTuple(call, "O!I", NodeType, &node, &index)) return nullptr;
   OutputMetadata m;
   if (!node_output_metadata(node_of(node), index, &m)) Py_RETURN_NONE;
   if (!active_recorder) return object_of(filled(m, 0.0));
