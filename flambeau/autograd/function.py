@@ -136,8 +136,8 @@ class BackwardCFunction(FunctionCtx):
         if len(values) != expected:
             raise RuntimeError(
                 f"[backward] function {Node.name(self)} returned an incorrect number of gradients "
-                f"(expected {expected}, got {len(values)})\nhint: one per argument of forward, None for "
-                "those without a gradient"
+                f"(expected {expected}, got {len(values)})\nhint: one per argument of forward, "
+                "None for those without a gradient"
             )
         for index, value in enumerate(values):
             if value is None:

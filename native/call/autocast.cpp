@@ -110,8 +110,8 @@ PyObject* cached_cast(PyObject* object, DType target) {
   if (!may_be_cached(object, t, target)) return cast(object, target);
   Tensor* cached = autocast_cached(t);
   if (dry) note_lookup(object, cached);
-  const bool serves = cached && cached->dtype == target &&
-                      (!grad_mode.enabled || tensor_requires_grad(cached));
+  const bool serves =
+      cached && cached->dtype == target && (!grad_mode.enabled || tensor_requires_grad(cached));
   if (serves) return Py_NewRef(object_of(cached));
   PyObject* result = cast(object, target);
   if (result) autocast_store(tensor_of(object), tensor_of(result));

@@ -269,8 +269,8 @@ void saved_hooks_reset() {
   hooks.swap(hook_stack().hooks);
   hook_depth = 0;
   for (auto& [pack, unpack] : hooks) {
-    Py_DECREF(pack);
-    Py_DECREF(unpack);
+    drop(pack);
+    drop(unpack);
   }
 }
 bool checkpoint_grouped() { return checkpoint_group != nullptr; }

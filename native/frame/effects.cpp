@@ -29,7 +29,7 @@ PyObject* call_dry(PyObject* function, PyObject* args) {
 }  // namespace
 
 void record_note_leaf(Tensor* leaf) {
-  if (leaf->storage->pending) return;  // the dry run made it, and holds it no longer than its code
+  if (leaf->storage->pending) return;  // of the dry run: its code alone holds it
   if (!dry_leaves) dry_leaves = new std::vector<Ref<Tensor>>();
   const auto same = [leaf](const Ref<Tensor>& t) { return t.get() == leaf; };
   if (std::any_of(dry_leaves->begin(), dry_leaves->end(), same)) return;
@@ -141,8 +141,8 @@ LeafGuard LeafGuard::of(int32_t source, const Tensor* t) { return {source, share
 bool LeafGuard::holds(const Tensor* t) const {
   const Autograd* a = t->autograd;
   if (hooks_of(t) != hooks.get()) return false;
-  return !a || (!a->node && !a->post_accumulate_hooks &&
-                !(a->accumulator && a->accumulator->extras));
+  return !a ||
+         (!a->node && !a->post_accumulate_hooks && !(a->accumulator && a->accumulator->extras));
 }
 
 bool GradientGuard::holds(const Tensor* t, const Explanation& x) const {

@@ -13,8 +13,8 @@ void record_note_leaf(Tensor* leaf);
 PyObject* record_call_user(PyObject* function, PyObject* args);
 // The hooks in a dict are read, which is guarded in a dry run. False + exception.
 bool record_read_hooks(PyObject* hooks);
-bool record_refuse(const char* why);   // the dry run explains nothing; false + exception
-bool record_has(const Node* node);     // it is of a call of this stream
+bool record_refuse(const char* why);  // the dry run explains nothing; false + exception
+bool record_has(const Node* node);    // it is of a call of this stream
 // Hooks see its gradients or what it saved. `interpreted`: those that a dry run calls do not count.
 bool node_observed(const Node* node, bool interpreted = false);
 

@@ -48,8 +48,8 @@ Compiled* as_compiled(PyObject* o) { return reinterpret_cast<Compiled*>(o); }
 // A dry run makes nodes of autograd, which hooks and anomaly mode would see.
 bool may_learn() {
   SavedHooks hooks;
-  return skipping && !active_recorder && explains(interceptors) && !checkpoint_grouped() && !saved_hooks_active(&hooks) &&
-         !anomaly_recorder && !python_traced();
+  return skipping && !active_recorder && explains(interceptors) && !checkpoint_grouped() &&
+         !saved_hooks_active(&hooks) && !anomaly_recorder && !python_traced();
 }
 bool may_skip() {
   return skipping && !active_recorder && !record_watched() && !checkpoint_grouped() &&

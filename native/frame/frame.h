@@ -249,7 +249,7 @@ struct RecipeItem {
   int32_t root = -1;  // Output, View: which of the node's results it is; -1: of none
   Ref<Node> spent{};  // Output: its history, of which a backward left nothing to run
   uint32_t spent_output = 0;
-  bool inference = false;  // Output, View: it is made under inference_mode
+  bool inference = false;  // Output, View: of inference_mode
 };
 
 // What a call passes to an explanation, besides what that owns.
@@ -286,8 +286,8 @@ struct Explanation {
   std::vector<int32_t> gradients;  // sources of tensors whose `.grad` calls set
   std::vector<LeafGuard> leaf_guards;
   std::vector<CastGuard> cast_guards;
-  bool clears_casts = false;    // of parameters: there are none before
-  std::vector<int32_t> casts;   // sources of parameters whose casts calls leave cached
+  bool clears_casts = false;   // of parameters: there are none before
+  std::vector<int32_t> casts;  // sources of parameters whose casts calls leave cached
   Numbers numbers;
   bool ranged = false;  // names a part of itself for profiles
   std::vector<Effect> effects;

@@ -19,8 +19,8 @@ Modes Modes::now() {
 bool Modes::operator==(const Modes& other) const {
   return grad.enabled == other.grad.enabled && grad.inference == other.grad.inference &&
          interceptors == other.interceptors && functions_disabled == other.functions_disabled &&
-         dry == other.dry && autocast == other.autocast && dtype == other.dtype && device.kind == other.device.kind &&
-         device.index == other.device.index;
+         dry == other.dry && autocast == other.autocast && dtype == other.dtype &&
+         device.kind == other.device.kind && device.index == other.device.index;
 }
 
 namespace {

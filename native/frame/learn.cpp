@@ -625,13 +625,13 @@ Ref<Explanation> explain_recorded(const Arguments& arguments, PyObject* result, 
     return {};
   }
   Builder builder(x, active_recorder);
-  const bool fine = x->guards.read(parts) && builder.add_constants(constants) &&
-                    builder.add_gradients(gradients) && builder.add_leaves(leaves) &&
-                    builder.add_casts(casts) &&
-                    builder.find_program() && builder.read_indices() && builder.read_masks() &&
-                    builder.read_result(result, identical, built, numbers) &&
-                    builder.read_gradients(gradients) && builder.read_casts(casts) &&
-                    builder.read_effects(effects) && builder.read_numbers(numbers) && builder.complete();
+  const bool fine =
+      x->guards.read(parts) && builder.add_constants(constants) &&
+      builder.add_gradients(gradients) && builder.add_leaves(leaves) && builder.add_casts(casts) &&
+      builder.find_program() && builder.read_indices() && builder.read_masks() &&
+      builder.read_result(result, identical, built, numbers) && builder.read_gradients(gradients) &&
+      builder.read_casts(casts) && builder.read_effects(effects) && builder.read_numbers(numbers) &&
+      builder.complete();
   x->pattern.forget_tensors();
   if (!fine) refuse("a value outlives it that is no result");
   if (fine) builder.take_stream();

@@ -114,8 +114,8 @@ bool has_leaf_hooks(Node* node) {
   return node->extras || (a && (a->hooks || a->post_accumulate_hooks));
 }
 
-// Whether a dry run may execute a node: what it reads is of its stream. Code of users, Functions and
-// hooks of tensors, is interpreted.
+// Whether a dry run may execute a node: what it reads is of its stream. Code of users, Functions
+// and hooks of tensors, is interpreted.
 bool runs_dry(Node* node) {
   if (node->kind == NodeKind::Accumulate) {
     Tensor* leaf = tensor_of(node->object);
@@ -661,20 +661,19 @@ PyObject* will_execute_node(PyObject*, PyObject* object) {
 }
 
 // Zeros like output `index` of a node, for autograd.Function's materialised gradients.
-PyObject* node_zeros(PyObject*, PyObject* given) {
+PyObject* node_zeros(PyObject*, PyObject* call) {
   PyObject* node;
   unsigned int index;
-  if (!PyArg_ParseTuple(given, "O!I", NodeType, &node, &index)) return nullptr;
+  if (!PyArg_ParseTuple(call, "O!I", NodeType, &node, &index)) return nullptr;
   OutputMetadata m;
   if (!node_output_metadata(node_of(node), index, &m)) Py_RETURN_NONE;
   if (!active_recorder) return object_of(filled(m, 0.0));
   const auto zeros = steal(import_attribute("flambeau", "zeros"));  // of the stream, as others are
   const auto sizes = steal(size_object(static_cast<int>(m.sizes.size()), m.sizes.data()));
   const auto args = steal(sizes ? PyTuple_Pack(1, sizes.get()) : nullptr);
-  const auto options = steal(Py_BuildValue("{sOsN}", "dtype", dtype_object(m.dtype), "device",
-                                           device_object(m.device)));
-  return zeros && args && options ? PyObject_Call(zeros.get(), args.get(), options.get())
-                                  : nullptr;
+  const auto options = steal(
+      Py_BuildValue("{sOsN}", "dtype", dtype_object(m.dtype), "device", device_object(m.device)));
+  return zeros && args && options ? PyObject_Call(zeros.get(), args.get(), options.get()) : nullptr;
 }
 
 }  // namespace

@@ -3,11 +3,12 @@
 // Versions: every in-place write bumps the counter of the storage. A saved tensor remembers the
 // counter; a view remembers the counter at which its history was right, and gets a new history
 // (AsStrided of its base) when somebody wrote since.
-#include "frame/effects.h"
 #include "tape/tape.h"
 
 #include <algorithm>
 #include <utility>
+
+#include "frame/effects.h"
 
 namespace fb {
 

@@ -142,7 +142,9 @@ def test_draws_are_recorded() -> None:
 
     def step_of(weight: Any) -> Any:
         def step(x: Any) -> Any:
-            part = checkpoint(lambda v: F.dropout(v, 0.5).tanh() * v, x * weight, use_reentrant=False)
+            part = checkpoint(
+                lambda v: F.dropout(v, 0.5).tanh() * v, x * weight, use_reentrant=False
+            )
             part.sum().backward()
             return part.detach()
 

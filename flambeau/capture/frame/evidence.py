@@ -404,7 +404,7 @@ def gradient_lines(gradients: list[tuple[Any, Any, int, Any]]) -> list[str]:
     return [_comparison(f"({_name(t)}).grad", before) for t, before, read, _ in gradients if read]
 
 
-def cast_lines(cleared: bool, lookups: list[tuple[Any, Any]]) -> list[str]:
+def cast_lines(cleared: bool, lookups: list[tuple[Tensor, Tensor | None]]) -> list[str]:
     """Guards on what autocast has cached as readable Python.
 
     Args:

@@ -13,7 +13,7 @@ GENERATOR_METHODS = frozenset({"send", "throw", "close", "__next__", "__iter__"}
 
 
 class Opaque:
-    """Stands for a value that differs between calls: code may hand it on, and read nothing of it."""
+    """A placeholder for a value that differs between calls: code may pass it on, not read it."""
 
 
 class Trace(Opaque):

@@ -111,7 +111,14 @@ def _explain(compiled: Any, mode: int, args: tuple[Any, ...], kwargs: dict[str, 
     machine.forget()  # what only the dry run holds is no result
     constants = tuple(evidence.constants.values())
     identical, built = tuple(results.identical), tuple(results.built)
-    effects = (gradients, leaves, tuple(casts), [*evidence.effects.values()], machine.numbers.parts(), machine.ranged)
+    effects = (
+        gradients,
+        leaves,
+        tuple(casts),
+        [*evidence.effects.values()],
+        machine.numbers.parts(),
+        machine.ranged,
+    )
     parts = (evidence.parts(), constants, identical, built, lines, *effects)
     compiled._explain(args, kwargs, result, parts)
     return lines

@@ -297,7 +297,7 @@ class Machine(Values):
         self.native(object.__setattr__, value, name, new)
 
     def delattr(self, value: object, name: str) -> None:
-        """Removes an attribute of an object that the dry run made."""
+        """Removes an attribute of a fresh object."""
         kind = type(value)
         self.writable(value)
         removes = self.evidence.attribute(kind, "__delattr__")
@@ -405,7 +405,7 @@ class Machine(Values):
             raise Raised(error.with_traceback(None)) from None
 
     def guard_from_outside(self, guard: Any, name: str) -> Any:
-        """Enters, leaves or copies a gradient mode, of which a copy stands for the object."""
+        """Enters, leaves or copies a gradient mode, by means of a copy."""
         if name == "clone":
             return self.fresh(guard.clone())
         copies = self._entered.setdefault(id(guard), [])

@@ -60,7 +60,10 @@ _LIST_WRITES = frozenset(
     }
 )  # fmt: skip
 _DICT_WRITES = frozenset({"update", "setdefault", "pop", "clear", "popitem"})
-_STATES: dict[str, Any] = {"get_state": tape.get_state, "set_state": tape.set_state}
+_STATES: dict[str, Callable[..., object]] = {
+    "get_state": tape.get_state,
+    "set_state": tape.set_state,
+}
 _SET_METHODS = frozenset({"add", "update", "discard", "union", "copy", "pop"})
 
 
@@ -406,16 +409,16 @@ def _partial(machine: Machine, function: Callable[..., object], *args: Any, **kw
     return machine.fresh(functools.partial(function, *args, **kwargs))
 
 
-def _method(machine: Machine, function: Any, owner: object) -> Any:
+def _method(machine: Machine, function: object, owner: object) -> object:
     return machine.fresh(machine.native(types.MethodType, function, owner))
 
 
-def _exc_info(machine: Machine) -> tuple[Any, ...]:
+def _exc_info(machine: Machine) -> tuple[object, ...]:
     error = machine.handled
     return (None, None, None) if error is None else (type(error), error, machine.fresh(Trace()))
 
 
-def _reference(machine: Machine, value: object) -> Any:
+def _reference(machine: Machine, value: object) -> object:
     """`weakref.ref`, which nothing follows."""
     machine.writable(value)
     return machine.fresh(machine.native(weakref.ref, value))
@@ -486,7 +489,7 @@ def _set_mode(function: Callable[..., object]) -> Callable[..., object]:
     return change
 
 
-def _push_region(machine: Machine, region: object, before: Any) -> None:
+def _push_region(machine: Machine, region: object, before: object) -> None:
     machine.native(_core.autocast_push, region, before)
 
 

@@ -80,7 +80,7 @@ class Results:
 
     def _read_object(self, value: Any, kind: type) -> None:
         machine = self._machine
-        if not machine.is_fresh(value) or issubclass(kind, (Generator, Opaque)):
+        if not machine.is_fresh(value) or isinstance(value, (Generator, Opaque)):
             raise Unexplained(f"its result has a {kind.__name__}")
         build: Callable[..., Any]
         if kind in (set, frozenset, deque):

@@ -7,7 +7,7 @@ users: `backward` and hooks are interpreted as all Python is.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flambeau import _core
 from flambeau._core import Node
@@ -16,9 +16,10 @@ from flambeau.capture.frame.generators import Opaque
 
 if TYPE_CHECKING:
     from flambeau.capture.frame.machine import Machine
+    from flambeau.capture.frame.values import Operand
 
 READS = vars(Node)["__getattribute__"]  # is the plain one for contexts of functions
-SHOWN = (vars(Node)["_saved_tensors"],)  # by nodes that the dry run made
+SHOWN = (vars(Node)["_saved_tensors"],)  # by fresh nodes
 
 
 class Serial(Opaque, int):
@@ -30,32 +31,34 @@ def number(machine: Machine) -> Serial:
     return machine.fresh(Serial(_core.hook_number()))
 
 
-def begin(machine: Machine, context: object, args: tuple[Any, ...]) -> Any:
+def begin(machine: Machine, context: object, args: tuple[Operand, ...]) -> Operand:
     """`function_begin`, of a context of the dry run."""
     machine.writable(context)
     return machine.native(_core.function_begin, context, args)
 
 
-def finish(machine: Machine, context: object, args: Any, outputs: Any, *values: Any) -> Any:
+def finish(
+    machine: Machine, context: object, args: Operand, outputs: Operand, *values: Operand
+) -> Operand:
     """`function_finish`, of a context of the dry run."""
     machine.writable(context)
     return machine.native(_core.function_finish, context, args, outputs, *values)
 
 
-def zeros(machine: Machine, node: object, index: int) -> Any:
+def zeros(machine: Machine, node: object, index: int) -> Operand:
     """`node_zeros`"""
     machine.writable(node)
     return machine.native(_core.node_zeros, node, index)
 
 
-def hooks(machine: Machine, tensor: object) -> Any:
-    """`tensor_hooks`, of a tensor that the dry run made."""
+def hooks(machine: Machine, tensor: object) -> Operand:
+    """`tensor_hooks`, of a result of the dry run."""
     if not _core.record_pending(tensor):
         raise Unexplained("it adds a hook to a tensor from outside")
     return machine.fresh(machine.native(_core.tensor_hooks, tensor))
 
 
-def backward(machine: Machine, *args: Any) -> Any:
+def backward(machine: Machine, *args: Operand) -> Operand:
     """`run_backward`: the engine runs on the tape of the dry run."""
     machine.touch(args)
     result = machine.native(_core.run_backward, *args)
@@ -63,8 +66,8 @@ def backward(machine: Machine, *args: Any) -> Any:
     return result
 
 
-def call(machine: Machine, function: Any, values: tuple[Any, ...] | None) -> Any:
-    """What the core calls in place of code of users, with its arguments; None: hooks are read."""
+def call(machine: Machine, function: Operand, values: tuple[Operand, ...] | None) -> Operand:
+    """Calls code of users for the core, with its arguments; None: hooks are read."""
     if values is None:
         return _read(machine, function)
     if isinstance(function, Node):
@@ -78,7 +81,7 @@ def push_hooks(machine: Machine, pack: object, unpack: object) -> None:
 
 
 def is_referenced(machine: Machine, reference: object) -> bool:
-    """`is_referenced`: who asks may also hold what nobody needs."""
+    """`is_referenced`: the caller may also store what nobody needs."""
     machine.writable(reference)
     return True
 
@@ -112,7 +115,7 @@ def set_state(machine: Machine, state: object) -> None:
         raise Unexplained("it sets the state of a generator")
 
 
-def _read(machine: Machine, table: OrderedDict[int, Any]) -> None:
+def _read(machine: Machine, table: OrderedDict[int, object]) -> None:
     """The hooks of a tensor are read, in order."""
     if machine.is_fresh(table):
         return

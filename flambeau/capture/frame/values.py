@@ -24,7 +24,6 @@ Operand: TypeAlias = Any  # a value of a program, of any type
 Value = TypeVar("Value")
 
 
-
 def _references(table: dict[int, Operand]) -> list[tuple[int, int]]:
     """How many references to each value of a dict there are, this function's among them."""
     return [(key, getrefcount(value)) for key, value in table.items()]
