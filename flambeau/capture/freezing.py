@@ -36,8 +36,8 @@ from flambeau.ir.size import SizeExpr, prod
 from flambeau.prims.record import record_of
 
 if TYPE_CHECKING:
-    from flambeau.driver.specify import Frozen
     from flambeau._core import Tensor
+    from flambeau.driver.specify import Frozen
     from flambeau.nn import Module
 
 Function = Callable[..., object]

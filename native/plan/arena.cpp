@@ -114,9 +114,9 @@ int64_t lay_out(const std::vector<Lifetime>& lives, std::vector<int64_t>* offset
 }  // namespace
 
 // The largest first; where that needs more than is alive at once, those that take most bytes for
-// most launches first, if it is better. Of the 32 programs of bench/compiled_programs.py (16, without
-// and with gradients) the first order leaves six with more, up to 11 %; both leave three: 6 %, 1.3 %
-// and 0.7 %.
+// most launches first, if it is better. Of the 32 programs of bench/compiled_programs.py (16,
+// without and with gradients) the first order leaves six with more, up to 11 %; both leave three: 6
+// %, 1.3 % and 0.7 %.
 bool plan_arena(Instance* instance) {
   const std::vector<BufferSpec>& buffers = instance->code->buffers;
   std::vector<Lifetime> lives;
@@ -131,9 +131,8 @@ bool plan_arena(Instance* instance) {
     const auto area = [](const Lifetime& life) {
       return static_cast<double>(life.nbytes) * (life.last - life.first + 1);
     };
-    std::stable_sort(lives.begin(), lives.end(), [&](const Lifetime& a, const Lifetime& b) {
-      return area(a) > area(b);
-    });
+    std::stable_sort(lives.begin(), lives.end(),
+                     [&](const Lifetime& a, const Lifetime& b) { return area(a) > area(b); });
     const int64_t bytes = lay_out(lives, &offsets);
     if (bytes < instance->arena_bytes) {
       instance->arena_bytes = bytes;
