@@ -220,7 +220,7 @@ PyObject* py_adopt(PyObject* self, PyObject* args) {
   for (Remembered& set : constants_of(self)->remembered) {
     for (Origin& origin : set.origins) {
       if (!from || !to || origin.storage.get() != from) continue;
-      if (origin.writes != from->writes) continue;  // they are not its values any more
+      if (origin.writes != from->writes) continue;  // it was written since
       origin.storage = share(to);
       origin.writes = to->writes;
       set.owner = owner;
