@@ -107,7 +107,8 @@ PACKAGE_LINES = {
     # 5173 before the reader of sizes was a module of its own; 5192 before plans on disk had columns
     # of narrow integers, a sixth of their file.
     # 5231 before named forms of operations.
-    "ir": 5255,
+    # 5255 before plans said which temporaries share memory, and how constants are computed.
+    "ir": 5287,
     "jit": 6073,
     "language": 1441,
     # 3415 before the table of PyTorch's schemas, and operators on Python values.
@@ -128,7 +129,9 @@ PACKAGE_LINES = {
     # 7420 before predicates of permutations and negations.
     "prims": 7428,  # 7405 before concatenated parts of one value shared its computation
     "profiler": 1884,
-    "reports": 1353,  # logs, memory traffic, a page about a function; `explain`, from capture
+    # Logs, memory traffic, a page about a function; `explain`, from capture. 1353 before it showed
+    # the memory of intermediate values.
+    "reports": 1361,
     # 2175 before settings had observers, kinds of logs were switched one by one, and `SymInt`,
     # `SymFloat`, `SymBool` had arithmetic.
     "runtime": 3184,

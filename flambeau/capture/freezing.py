@@ -9,7 +9,7 @@ convolutions and linear layers become part of their weights (`norm_folding.py`).
 
 Splitting changes no bits: constant values are computed by the same primitives. Folding does.
 
-With `freezing_discard_parameters` every constant that the rest reads is a value, too, so that the
+With `freezing_discard_parameters` every constant that a call reads is a value, too, so that the
 program owns all that it needs. After a call that computed the values the modules get parameters
 without memory in place of theirs. Recording such a parameter is possible, reading it raises.
 """
@@ -36,8 +36,8 @@ from flambeau.ir.size import SizeExpr, prod
 from flambeau.prims.record import record_of
 
 if TYPE_CHECKING:
-    from flambeau.driver.specify import Frozen
     from flambeau._core import Tensor
+    from flambeau.driver.specify import Frozen
     from flambeau.nn import Module
 
 Function = Callable[..., object]
@@ -180,7 +180,7 @@ def freeze(graph: Graph, slots: Sequence[int], discards: bool = False) -> Frozen
     Args:
         graph: the program.
         slots: of the tensors that are constants.
-        discards: whether constants that the rest reads are values, too.
+        discards: whether constants that a call reads are values, too.
     """
     fixed = {x for slot in slots if (x := graph.inputs[slot]) is not None}
     graph, values = fold_norms(graph, fixed)
@@ -208,7 +208,7 @@ def _reading(graph: Graph, values: Sequence[Node]) -> Graph:
 
 
 def _constant_values(graph: Graph, fixed: set[Node], discards: bool) -> list[Node]:
-    """The values of constants that the rest of the program reads, without views of them. Constants
+    """The values of constants that the other part reads, without views of them. Constants
     themselves are among them if they are discarded."""
     sizes: dict[Node, int] = {}  # of the constants behind a value, in bytes
     nodes = graph.nodes()

@@ -442,7 +442,11 @@ def compile_stream(recorded: RecordedStream) -> Any:
             return specification(frozen.graph, "list", graph.guards, frozen=frozen)
 
     return plan_of_stream(
-        f"frozen {slots}{discards}" if slots else "stream", recorded, len(externals), len(records), specify
+        f"frozen {slots}{discards}" if slots else "stream",
+        recorded,
+        len(externals),
+        len(records),
+        specify,
     )
 
 

@@ -49,8 +49,8 @@ bool TensorGuard::holds(const Tensor* t) const {
   return Py_TYPE(reinterpret_cast<const PyObject*>(t)) == type && t->dtype == dtype &&
          t->ndim == ndim && t->device.kind == device.kind && t->device.index == device.index &&
          ((t->flags ^ flags) & kSeen) == 0 && t->offset == offset &&
-         (!storage->pending || storage->discarded) &&
-         !storage->writer && storage->nbytes >= bytes && has_attributes(t) == attributes &&
+         (!storage->pending || storage->discarded) && !storage->writer &&
+         storage->nbytes >= bytes && has_attributes(t) == attributes &&
          std::equal(dims.begin(), dims.end(), t->dims) &&
          (t->autograd ? tensor_requires_grad(t) : false) == requires_grad;
 }

@@ -40,7 +40,7 @@ struct Origin {
 struct Remembered {
   std::vector<Origin> origins;
   std::vector<Scalar> numbers;
-  Ref<> values;      // a tuple of tensors
+  Ref<> values;       // a tuple of tensors
   int64_t owner = 0;  // of the function whose weights were discarded; 0: none were
 };
 
@@ -86,9 +86,10 @@ PyObject* find(Constants* c, const Call& call) {
 // Gives up values of memory that was written to since: they can never be right again.
 void drop_stale(Constants* c) {
   const auto stale = [](const Remembered& set) {
-    return !set.owner && std::any_of(set.origins.begin(), set.origins.end(), [](const auto& origin) {
-      return origin.writes != origin.storage.get()->writes;
-    });
+    return !set.owner &&
+           std::any_of(set.origins.begin(), set.origins.end(), [](const auto& origin) {
+             return origin.writes != origin.storage.get()->writes;
+           });
   };
   std::vector<Remembered> present, before;
   before.swap(c->remembered);
@@ -219,7 +220,7 @@ PyObject* py_adopt(PyObject* self, PyObject* args) {
   for (Remembered& set : constants_of(self)->remembered) {
     for (Origin& origin : set.origins) {
       if (!from || !to || origin.storage.get() != from) continue;
-      if (origin.writes != from->writes) continue;  // they are not its values any more
+      if (origin.writes != from->writes) continue;  // it was written since
       origin.storage = share(to);
       origin.writes = to->writes;
       set.owner = owner;

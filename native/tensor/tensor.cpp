@@ -406,11 +406,12 @@ bool tensor_materialise(Tensor* t, const char* reason) {
   }
   if (!storage->pending) return !storage->writer || record_flush(storage->writer, reason);
   if (storage->discarded) {
-    PyErr_Format(PyExc_RuntimeError,
-                 "[%s] Trying to run Pytorch Eager Module after Dynamo Freezing. The original "
-                 "parameters have been discarded for memory efficiency.\nhint: a compiled function "
-                 "with freezing_discard_parameters=True owns them; it runs the programs that it has",
-                 reason);
+    PyErr_Format(
+        PyExc_RuntimeError,
+        "[%s] Trying to run Pytorch Eager Module after Dynamo Freezing. The original "
+        "parameters have been discarded for memory efficiency.\nhint: a compiled function "
+        "with freezing_discard_parameters=True owns them; it runs the programs that it has",
+        reason);
     return false;
   }
   if (storage->recorder && !record_settle(storage, reason)) return false;

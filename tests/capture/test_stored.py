@@ -55,9 +55,7 @@ AHEAD = {"compiled": "loss_of", "run": "ahead_of_time", "twice": False}
 every_program = pytest.mark.parametrize("program", [STEP, AHEAD], ids=("step", "ahead"))
 
 
-def run(
-    cache: Path, program: dict[str, object] = STEP, source: str = PROGRAM
-) -> tuple[int, str]:
+def run(cache: Path, program: dict[str, object] = STEP, source: str = PROGRAM) -> tuple[int, str]:
     """Number of traces and the losses of a fresh process."""
     environment = os.environ | {"FLAMBEAU_CACHE_DIR": str(cache), "FLAMBEAU_VERIFY": "0"}
     done = subprocess.run(

@@ -73,11 +73,11 @@ def overwritable(kernel: Kernel) -> Iterator[tuple[int, int]]:
                 loads.setdefault(value.attribute("parameter"), []).append((number, element))
         for parameter, element, _ in getattr(statement, "stores", ()):
             stores.setdefault(parameter, []).append((number, element))
-    for result, places in stores.items():
+    for result, writes in stores.items():
         dtype, access = kernel.parameters[result]
-        if len(places) != 1 or access != "w":
+        if len(writes) != 1 or access != "w":
             continue
-        ((last, element),) = places
+        ((last, element),) = writes
         for operand, reads in loads.items():
             same = all(number <= last and read == element for number, read in reads)
             if same and kernel.parameters[operand] == (dtype, "r"):
