@@ -42,14 +42,15 @@ OPERATOR_LINES = 42.36  # 42.34 before calls of aten took symbolic sizes; all ha
 # driver: 2164 before; prebuilt kernels of templates are compiled for every target, and plans of
 # both tiers are stored.
 PACKAGE_LINES = {
-    "_C": 1036,
+    "_C": 1037,  # 1036 before `_current_autograd_node` gave the node
     # 170 before tables were made when they are read.
     "_decomp": 187,  # tables of decompositions under PyTorch's names
     # 1690 before graphs for backends held operators that take functions, 1950 before backwards were
     # compiled when they run, and backends recorded graphs (2400); 2540 before these graphs had
     # symbols: numbers that record their origin, graphs made again on symbols, guards.
     # 3440 before compiled backwards had symbols for sizes, and graphs served fewer marks.
-    "_dynamo": 3515,
+    # 3515 before equal layers shared graphs, and blocks of uncompiled functions refused breaks.
+    "_dynamo": 3585,
     # 740 before functions that write were compiled ahead of time; 312 before `aot_function`;
     # 830 before its sizes were symbols, with guards.
     "_functorch": 997,
@@ -76,14 +77,16 @@ PACKAGE_LINES = {
     # norms folded) and budgets of saved activations.
     # 6450 before counters, gradients of gradients and steps of an optimizer alone were explained.
     # 6887 before counters, gradients of gradients and steps of an optimizer alone were explained.
-    "capture": 6894,
+    # 6894 before blocks of uncompiled functions refused graph breaks.
+    "capture": 6931,
     "compat": 224,
     # Without the baseline tier; 16,705 before plans came with the package; 17,200 before passes of
     # users, and artifacts of a process; 18,000 before horizontal fusion, and values that are stored
     # because a broadcast of them is crossed; 18,200 before whole vectors were read of operands that
     # are rolled, padded or concatenated.
     # 18,490 before equal layers were planned once, and operands were read by whole vectors.
-    "compiler": 19_350,
+    # 19_350 before command lines of the compilers of Windows (183).
+    "compiler": 19_533,
     "core": 1965,
     "cpu": 226,
     "cuda": 248,
@@ -121,7 +124,7 @@ PACKAGE_LINES = {
     "package": 1143,
     # 7411 before a predicate of reshapes and permutations.
     "prims": 7420,  # 7405 before concatenated parts of one value shared its computation
-    "profiler": 1884,
+    "profiler": 1889,  # 1884 before `DebugMode` had ranges
     "reports": 1353,  # logs, memory traffic, a page about a function; `explain`, from capture
     # 2175 before settings had observers, kinds of logs were switched one by one, and `SymInt`,
     # `SymFloat`, `SymBool` had arithmetic.
@@ -130,7 +133,8 @@ PACKAGE_LINES = {
     "signal": 11,
     "sparse": 3514,
     "testing": 615,
-    "utils": 12_395,  # 12302 before `nested_compile_region` did what it says, and stances
+    # 12302 before `nested_compile_region` did what it says, and stances; 12_395 before `DebugMode`.
+    "utils": 13_038,
 }
 # 11,310 before the interpreter of frames, whose operands are values of any type.
 # 11,540 before their dry runs had gradients, effects and numbers.

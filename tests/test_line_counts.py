@@ -16,7 +16,8 @@ from tools import line_counts
 # them is crossed; 41,640 before frozen programs, and before saved activations had a budget.
 # 42,550 before kernels read rolled, padded and concatenated operands by whole vectors.
 # 42,840 before equal layers were planned once.
-CORE_LINES = 43_770
+# 43,770 before command lines of the compilers of Windows, and blocks that refuse graph breaks.
+CORE_LINES = 43_980
 # 2,000 before programs had a text, which prints, reads and quotes them, and values with dtypes;
 # 2,590 before positions, registers and constants were modules.
 BASELINE_LINES = 2_710
