@@ -265,12 +265,12 @@ class _Recording:
     def __enter__(self) -> None:
         self._recorder.__enter__()
 
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         try:
-            self._recorder.interrupt(breaks.END if kind is None else breaks.ERROR)
+            self._recorder.interrupt(breaks.END if exception[0] is None else breaks.ERROR)
             self._reads.close()
         finally:
-            self._recorder.__exit__(kind, error, traceback)
+            self._recorder.__exit__(*exception)
 
 
 def recorded_block() -> _Recording:

@@ -7,10 +7,9 @@ which clang-cl and Intel's icx-cl compile; Microsoft's cl compiles plain C and e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from flambeau.compiler.targets import Target
+from flambeau.compiler.targets import COMMON_FLAGS, Target
 
 __all__ = ["COMPILERS", "WindowsCompiler", "compiler", "file_name"]
 
@@ -23,7 +22,7 @@ _EXTENSIONS = {"library": ".dll", "module": ".pyd", "object": ".obj"}
 
 
 class _Dialect(NamedTuple):
-    """What one compiler does differently.
+    """The flags in which one compiler differs.
 
     Attributes:
         openmp: its flags.
@@ -64,8 +63,6 @@ class WindowsCompiler(NamedTuple):
         Raises:
             NotImplementedError: for a target of another processor.
         """
-        from flambeau.compiler.targets import COMMON_FLAGS
-
         if target.machines and "x86_64" not in target.machines:
             raise NotImplementedError(
                 f"[codegen] no command line of Windows for target {target.name!r}\n"

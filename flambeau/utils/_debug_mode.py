@@ -31,6 +31,9 @@ __all__ = ["DebugMode", "get_active_debug_mode"]
 
 Value = Any  # an argument or a result of an operator
 Log = dict[str, Any]
+Function = Callable[..., Value]
+Types = Sequence[type]
+Kwargs = dict[str, Value] | None
 _PACKAGE = path.dirname(path.dirname(path.abspath(__file__))) + path.sep
 
 
@@ -38,7 +41,7 @@ class TensorIdTracker:
     """Numbers of tensors, in the order in which they first occur."""
 
     def __init__(self) -> None:
-        self._numbers: Any = WeakIdKeyDictionary()
+        self._numbers: Value = WeakIdKeyDictionary()
         self._next = 0
 
     def number(self, tensor: torch.Tensor) -> int:
@@ -50,7 +53,7 @@ class TensorIdTracker:
 
 
 class _Spelling:
-    """How values are written.
+    """Writes values as text.
 
     Args:
         attributes: names of attributes of tensors that are shown.
@@ -119,7 +122,7 @@ class _OpCall(_DebugCall):
 
     def __init__(
         self,
-        op: Any,
+        op: Function,
         args: tuple[Value, ...],
         kwargs: dict[str, Value],
         call_depth: int,
@@ -218,7 +221,7 @@ _pre_log_hooks: list[Callable[..., Log | None]] = []
 
 
 def _merged(hooks: Sequence[Callable[..., Log | None]], *call: Value) -> Log:
-    """What hooks return for a call."""
+    """Merges the dicts that hooks return for a call."""
     log: Log = {}
     for hook in hooks:
         result = hook(*call)
@@ -228,7 +231,7 @@ def _merged(hooks: Sequence[Callable[..., Log | None]], *call: Value) -> Log:
     return log
 
 
-def norm_hash_fn(t: torch.Tensor, use_scalar: bool = False) -> Any:
+def norm_hash_fn(t: torch.Tensor, use_scalar: bool = False) -> Value:
     """The sum of absolute values in double precision.
 
     Args:
@@ -240,7 +243,7 @@ def norm_hash_fn(t: torch.Tensor, use_scalar: bool = False) -> Any:
     return result.item() if use_scalar else result
 
 
-def hash_tensor_fn(t: torch.Tensor, use_scalar: bool = False) -> Any:
+def hash_tensor_fn(t: torch.Tensor, use_scalar: bool = False) -> Value:
     """`torch.hash_tensor` of the elements in double precision, or of integers.
 
     Args:
@@ -257,7 +260,7 @@ def hash_tensor_fn(t: torch.Tensor, use_scalar: bool = False) -> Any:
 _HASHES = {"norm": norm_hash_fn, "hash_tensor": hash_tensor_fn}
 
 
-def _hash_of(option: Any) -> Callable[[torch.Tensor], Any]:
+def _hash_of(option: Value) -> Callable[[torch.Tensor], Value]:
     """The hash function of an option of `log_tensor_hashes`."""
     if callable(option):
         return option  # type: ignore[no-any-return]
@@ -274,7 +277,7 @@ def _hash_of(option: Any) -> Callable[[torch.Tensor], Any]:
     return functools.partial(_HASHES[option], use_scalar=True)
 
 
-def _is_computed(func: Any) -> bool:
+def _is_computed(func: Function) -> bool:
     """Whether results of an operator have values that are worth a hash."""
     return "empty" not in str(func) and "profiler" not in str(func)
 
@@ -286,7 +289,7 @@ def _differences(call: _OpCall, other: _OpCall, key: str) -> list[Log]:
         raise ValueError(f"{call.name} has the entry {key!r} in the log of one run alone")
     differences: list[Log] = []
 
-    def compare(keys: Any, first: Any, second: Any) -> None:
+    def compare(keys: Sequence[Value], first: float, second: float) -> None:
         if first != second:
             scale = max(abs(first), abs(second), 1e-10)
             differences.append(
@@ -313,8 +316,8 @@ class _Functions(TorchFunctionMode):
         self._mode = mode
 
     def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
+        self, func: Function, types: Types, args: tuple[Value, ...] = (), kwargs: Kwargs = None
+    ) -> Value:
         """Runs the function, with the operators that it calls below it."""
         kwargs = kwargs or {}
         call = self._mode._noted(func, args, kwargs, 0)
@@ -336,7 +339,7 @@ class _Modules:
 
     def __init__(self, mode: DebugMode) -> None:
         self._mode = mode
-        self._names: Any = WeakIdKeyDictionary()
+        self._names: Value = WeakIdKeyDictionary()
 
     def _name(self, module: torch.nn.Module) -> str:
         if module not in self._names:
@@ -439,7 +442,7 @@ class DebugMode(TorchDispatchMode):
 
     # ---- recording
     def _noted(
-        self, func: Any, args: Value, kwargs: Value, below: int, fakes: bool = False
+        self, func: Function, args: Value, kwargs: Value, below: int, fakes: bool = False
     ) -> _OpCall:
         call = _OpCall(func, args, kwargs, self.call_depth + below, self.record_stack_trace)
         numbers = self._numbers if self.record_ids else None
@@ -469,8 +472,8 @@ class DebugMode(TorchDispatchMode):
         return self.record_faketensor if fakes else not types and self.record_realtensor
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
+        self, func: Function, types: Types, args: tuple[Value, ...] = (), kwargs: Kwargs = None
+    ) -> Value:
         """Runs the operator and stores the call."""
         kwargs = kwargs or {}
         fakes = fake_calls.state.kernel or FakeTensor in types
@@ -498,7 +501,7 @@ class DebugMode(TorchDispatchMode):
             self._blocks.append(block.pop_all())
         return self
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: Value) -> None:
         self._blocks.pop().__exit__(*exception)
 
     # ---- reports
@@ -555,10 +558,10 @@ class DebugMode(TorchDispatchMode):
                 hooks.pop()
 
     @staticmethod
-    def record_outputs() -> Any:
+    def record_outputs() -> contextlib.AbstractContextManager[None]:
         """A `with` block in which `call.record["output"]` is a copy of each result."""
 
-        def copied(func: Any, types: Any, args: Value, kwargs: Value, result: Value) -> Log:
+        def copied(func: Function, types: Types, args: Value, kwargs: Value, result: Value) -> Log:
             copy = tree_map(lambda x: x.clone() if isinstance(x, torch.Tensor) else x, result)
             return {"output": copy}
 
@@ -566,8 +569,8 @@ class DebugMode(TorchDispatchMode):
 
     @staticmethod
     def log_tensor_hashes(
-        hash_fn: Callable[..., Any] | str | list[str] = "norm", hash_inputs: bool = False
-    ) -> Any:
+        hash_fn: Callable[..., Value] | str | list[str] = "norm", hash_inputs: bool = False
+    ) -> contextlib.AbstractContextManager[None]:
         """A `with` block in which calls have hashes of their results in `call.log`.
 
         Args:
@@ -580,7 +583,7 @@ class DebugMode(TorchDispatchMode):
         """
         function = _hash_of(hash_fn)
 
-        def hashed(key: str, func: Any, value: Value) -> Log | None:
+        def hashed(key: str, func: Function, value: Value) -> Log | None:
             leaf = lambda x: function(x) if isinstance(x, torch.Tensor) else None  # noqa: E731
             hashes = tree_map(leaf, value) if _is_computed(func) else None
             return {key: hashes} if any(x is not None for x in tree_leaves(hashes)) else None
@@ -594,7 +597,7 @@ class DebugMode(TorchDispatchMode):
 
     @staticmethod
     def check_hash_mismatches(
-        logs1: list[Any], logs2: list[Any], compare_inputs: bool = False
+        logs1: Sequence[Value], logs2: Sequence[Value], compare_inputs: bool = False
     ) -> list[Log]:
         """Hashes that differ between two runs of one program; see `log_tensor_hashes`.
 

@@ -59,7 +59,8 @@ def test_openmp(name, flags, libraries):
 def test_a_library(name):
     arguments = line(
         name, "out/kernels.dll", objects=["a.obj"], exports=["fb_0"],
-        include_dirs=["C:/Program Files/include"], library_dirs=["C:/libs"], libraries=["python311"],
+        include_dirs=["C:/Program Files/include"], library_dirs=["C:/libs"],
+        libraries=["python311"],
     )  # fmt: skip
     before, after = (arguments[: arguments.index("/link")], arguments[arguments.index("/link") :])
     assert before[0] == name
