@@ -57,7 +57,8 @@ PACKAGE_LINES = {
     "_functorch": 1001,  # 997 before traces of fakes had their devices
     "_higher_order_ops": 1020,  # 224 before operators, their checks and `nested_compile_region`
     # 2560 before tables were made when they are read.
-    "_inductor": 2536,  # 181 before passes of users, and patterns of nodes
+    # 2536 before modules lost the parameters that frozen programs own.
+    "_inductor": 2541,  # 181 before passes of users, and patterns of nodes
     "_numpy": 1900,  # NumPy's functions on tensors: some 230 of them
     "_prims": 115,  # primitives under PyTorch's names
     "_prims_common": 725,
@@ -79,7 +80,8 @@ PACKAGE_LINES = {
     # 6450 before counters, gradients of gradients and steps of an optimizer alone were explained.
     # 6887 before counters, gradients of gradients and steps of an optimizer alone were explained.
     # 6894 before autocast, custom functions, hooks and checkpoints were explained.
-    "capture": 7_210,
+    # 7,210 before blocks refused breaks, and frozen programs were on disk.
+    "capture": 7315,
     "compat": 224,
     # Without the baseline tier; 16,705 before plans came with the package; 17,200 before passes of
     # users, and artifacts of a process; 18,000 before horizontal fusion, and values that are stored
@@ -87,7 +89,8 @@ PACKAGE_LINES = {
     # are rolled, padded or concatenated.
     # 18,490 before equal layers were planned once, and operands were read by whole vectors.
     # 19,350 before layers of training steps were planned once, with a proof for each launch.
-    "compiler": 19_700,
+    # 19,700 before results took over operands' memory, and Windows' compilers.
+    "compiler": 19_989,
     "core": 1965,
     "cpu": 226,
     "cuda": 248,
@@ -109,11 +112,13 @@ PACKAGE_LINES = {
     # of narrow integers, a sixth of their file.
     # 5231 before named forms of operations.
     # 5255 before plans said which temporaries share memory, and how constants are computed.
-    "ir": 5287,
+    # 5287 before named predicates and marks of plans.
+    "ir": 5294,
     "jit": 6073,
     "language": 1441,
     # 3415 before the table of PyTorch's schemas, and operators on Python values.
-    "library": 3734,  # 3408 before operators that take functions; namespaces list the primitives
+    # 3734 before operators on lists of values.
+    "library": 3746,  # 3408 before operators that take functions; namespaces list the primitives
     "linalg": 497,
     "masked": 929,
     "multiprocessing": 642,
@@ -129,7 +134,8 @@ PACKAGE_LINES = {
     # 7411 before a predicate of reshapes and permutations.
     # 7420 before predicates of permutations and negations.
     "prims": 7428,  # 7405 before concatenated parts of one value shared its computation
-    "profiler": 1884,
+    # 1884 before DebugMode showed ranges.
+    "profiler": 1891,
     # Logs, memory traffic, a page about a function; `explain`, from capture. 1353 before it showed
     # the memory of intermediate values.
     "reports": 1361,
