@@ -69,7 +69,7 @@ PACKAGE_LINES = {
     "ao": 200,
     # 6071 before a region had a budget of saved activations.
     "autograd": 6079,  # 6063 before `functionalize` changed what is recorded
-    "backends": 960,  # 950 before kinds of attention were chosen for inner operators  # 924 before `_fused_sdp_choice`, which names the kind of attention
+    "backends": 960,  # 924 before `_fused_sdp_choice`, which names the kind of attention
     # 1476 before graph breaks had reasons, regions were compiled once (1600), and frames were
     # explained: an interpreter of CPython's bytecode. 3570 before passes of users, and before
     # compiled functions read whether their backwards are compiled, too; then `explain` had bytes,
