@@ -109,7 +109,7 @@ def depths(mode: str, kind: str) -> list[Row]:
     """Cold and warm, wall and processor seconds of the deep program beside the shallow one."""
     phases: dict[str, list[Figures]] = {"cold": [], "warm": []}
     for layers in (MANY, FEW):
-        with tempfile.TemporaryDirectory() as cache:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
             for measurements in phases.values():
                 measurements.append(measured(mode, cache, kind, layers))
     return [
@@ -129,7 +129,7 @@ def blocks(mode: str) -> list[Row]:
     """The first call of one compiled block with empty caches, beside the aim."""
     rows = []
     for kind in ("inference", "gradients"):
-        with tempfile.TemporaryDirectory() as cache:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
             figures = measured(mode, cache, kind, 1)
         first, threads = figures["first"], int(figures["threads"])
         ratio = first / BLOCK_SECONDS
