@@ -489,6 +489,9 @@ def compile_portable(
     state = _compiled(graph, registers, choose)
     del state.prepared, state.analysis, state.clustering
     state.clusters.clear()
+    state.schedule.memories, state.short = [], None
+    if state.later is not None:
+        state.later.memories = []
     return state.execution, functools.partial(_portable, state)
 
 

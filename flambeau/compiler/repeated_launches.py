@@ -34,8 +34,6 @@ from flambeau.compiler.schedule.prepare import Prepared
 from flambeau.ir.node import Node
 
 SHARED = frozenset({"error", "generator"})  # kinds of memory that launches of all layers write
-
-
 STEPS = (1, 2)  # layers that are repeated together
 
 

@@ -13,13 +13,11 @@ This module knows neither graphs nor schedules: `equal_layers` describes both as
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 WINDOW = 6  # tokens that are looked up to find an earlier period
 CANDIDATES = 8  # earlier positions of a window that are tried
-
-Anchor = tuple[object, int]  # what an item is in each layer, and the layer's coordinate
 
 
 class Run(NamedTuple):
@@ -125,11 +123,9 @@ class Repetition:
         tokens: Sequence[int],
         reads: Sequence[Sequence[int]],
         least: int,
-        anchors: Mapping[int, Anchor] | None = None,
     ) -> None:
         self.runs = runs_of(tokens, least)
         self._reads = reads
-        self._anchors = {} if anchors is None else anchors
         self._numbers = [-1] * len(tokens)
         for number, run in enumerate(self.runs):
             self._numbers[run.start : run.end] = [number] * (run.end - run.start)
@@ -212,13 +208,11 @@ class Repetition:
         return ties
 
     def _directed(self) -> dict[int, Direction]:
-        """Directions of the runs that are tied to the longest, or to one with an anchor."""
-        directions = {n: d for n in self._ties if (d := self._anchored(n)) is not None}
-        if not self._ties or (self._anchors and not directions):
+        """Directions of the runs that are tied to the longest."""
+        if not self._ties:
             return {}
-        if not directions:
-            longest = max(self._ties, key=lambda n: self.runs[n].end - self.runs[n].start)
-            directions[longest] = Direction(1, 0)
+        longest = max(self._ties, key=lambda n: self.runs[n].end - self.runs[n].start)
+        directions = {longest: Direction(1, 0)}
         waiting = list(directions)
         while waiting:
             number = waiting.pop()
@@ -241,18 +235,6 @@ class Repetition:
                     reader,
                     Direction(direction.sign * sign, direction.base + direction.sign * distance),
                 )
-
-    def _anchored(self, number: int) -> Direction | None:
-        """The direction of a run that follows from one of its anchors."""
-        run, middle = self.runs[number], self._middles[number]
-        first = run.start + middle * run.period
-        for position in range(first, first + run.period):
-            one, other = self._anchors.get(position), self._anchors.get(position + run.period)
-            if one is not None and other is not None and one[0] == other[0]:
-                sign = other[1] - one[1]
-                if abs(sign) == 1:
-                    return Direction(sign, one[1] - sign * middle)
-        return None
 
     # ------------------------------------------------------------------ uniformity
 
@@ -280,17 +262,12 @@ class Repetition:
         reads, direction = self._reads[center], 1 if step > 0 else -1
         strides = [(y - x) * direction for x, y in zip(reads, self._reads[center + period])]
         owners = [self._numbers[x] if stride else None for x, stride in zip(reads, strides)]
-        expected, anchor = list(reads), self._anchors.get(center)
-        sign = self.directions[self._numbers[center]].sign * direction
+        expected = list(reads)
         for count in range(limit):
             position = center + step * (count + 1)
             expected = [x + stride for x, stride in zip(expected, strides)]
             if expected != list(self._reads[position]):
                 return count
             if any(o is not None and self._numbers[x] != o for x, o in zip(expected, owners)):
-                return count
-            if anchor is not None:
-                anchor = anchor[0], anchor[1] + sign
-            if self._anchors.get(position) != anchor:
                 return count
         return limit

@@ -135,10 +135,10 @@ def test_gradient_of_the_alignment_loss_is_that_of_the_tape():
 # ------------------------------------------------------------------------------ samples
 def test_points_continue_a_sequence():
     engine = torch.quasirandom.SobolEngine(3, scramble=True, seed=5)
-    first, rest = engine.draw(3), engine.draw(4)
+    first, following = engine.draw(3), engine.draw(4)
     state, start = engine.sobolstate, engine.shift.clone()
     points, last = inner._sobol_engine_draw(start, 6, state, 3, 0, None)
-    assert torch.equal(points, torch.cat([first, rest])[1:]) and torch.equal(last, engine.quasi)
+    assert torch.equal(points, torch.cat([first, following])[1:]) and torch.equal(last, engine.quasi)
     assert torch.equal(inner._sobol_engine_ff_(start, 6, state, 3, 0), engine.quasi)
 
 
