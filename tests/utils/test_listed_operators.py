@@ -138,7 +138,9 @@ def test_points_continue_a_sequence():
     first, following = engine.draw(3), engine.draw(4)
     state, start = engine.sobolstate, engine.shift.clone()
     points, last = inner._sobol_engine_draw(start, 6, state, 3, 0, None)
-    assert torch.equal(points, torch.cat([first, following])[1:]) and torch.equal(last, engine.quasi)
+    assert torch.equal(points, torch.cat([first, following])[1:]) and torch.equal(
+        last, engine.quasi
+    )
     assert torch.equal(inner._sobol_engine_ff_(start, 6, state, 3, 0), engine.quasi)
 
 
