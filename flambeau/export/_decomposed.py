@@ -31,7 +31,12 @@ from flambeau.export.graph_signature import (
     OutputSpec,
 )
 from flambeau.fx import GraphModule, Interpreter
-from flambeau.fx.experimental._operator_trace import OperatorMode, OperatorTracer, tagged
+from flambeau.fx.experimental._operator_trace import (
+    OperatorMode,
+    OperatorTracer,
+    _writes,
+    tagged,
+)
 from flambeau.fx.experimental.proxy_tensor import _Recording
 from flambeau.fx.node import Node
 from flambeau.ir import size
@@ -41,7 +46,7 @@ from flambeau.ir.size_program import evaluate_condition
 from flambeau.utils import _python_dispatch as dispatch
 from flambeau.utils import _pytree as pytree
 
-__all__ = ["Decomposed"]
+__all__ = ["Decomposed", "has_writes"]
 
 Value = Any  # a tensor, a number, a container of them
 
@@ -175,7 +180,8 @@ class Decomposed:
 
     def _target(self, number: int) -> tuple[Value, Value]:
         if number >= len(self.written):
-            return OutputKind.USER_OUTPUT, None
+            before = self.program.graph_signature.output_specs[number - len(self.written)]
+            return before.kind, before.target
         spec = self.program.graph_signature.input_specs[self.written[number]]
         kinds = {
             InputKind.PARAMETER: OutputKind.PARAMETER_MUTATION,
@@ -196,6 +202,12 @@ def _source(value: Value) -> Value:
     if old is None or new is None or old.dtype != new.dtype:
         return value
     return source if geometry_of(old).sizes == geometry_of(new).sizes else value
+
+
+def has_writes(graph: Value) -> bool:
+    """Whether an operator of a graph writes its first argument."""
+    nodes = [node for node in graph.nodes if not isinstance(node.target, str)]
+    return any(_writes(node.target) for node in nodes)
 
 
 class _Trial:

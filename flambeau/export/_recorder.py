@@ -33,7 +33,13 @@ Value = Any  # an argument or a result of an operator
 Call = tuple[Value, tuple[Value, ...], dict[str, Value]]
 
 # PyTorch's names of operators that functions in Python call with their own arguments.
-_OPERATORS = {"cross_entropy": "cross_entropy_loss", "tensor_split": ""}
+_OPERATORS = {
+    "cross_entropy": "cross_entropy_loss", "tensor_split": "", "nll_loss": "nll_loss_nd",
+    "logsigmoid": "log_sigmoid", "dropout1d": "feature_dropout", "dropout2d": "feature_dropout",
+    "dropout3d": "feature_dropout",
+}  # fmt: skip
+# Losses whose operands PyTorch broadcasts before it calls the operator.
+_BROADCAST = ("l1_loss", "mse_loss", "smooth_l1_loss", "huber_loss")
 # PyTorch's names of arguments of operators, by ours.
 _NAMES = {"training": ("train",), "input": ("self", "data"), "p": ("dropout",), "dim": ("dims",),
           "normalized_shape": ("shape",)}  # fmt: skip
@@ -87,12 +93,20 @@ class _Calls(OperatorMode):
         if call is None:
             return NotImplemented
         func, positional, named = call
+        if func._opname in _BROADCAST and len(args) > 1:
+            pair = self._broadcast(list(args[:2]))
+            args, positional = (*pair, *args[2:]), (*pair, *positional[2:])
         with dispatch._pop_mode_temporarily():
             self._call = op, args, kwargs
             try:
                 return self.__torch_dispatch__(func, (), positional, named)
             finally:
                 self._call = None
+
+    def _broadcast(self, tensors: list[Value]) -> Value:
+        with dispatch._pop_mode_temporarily():
+            func = torch.ops.aten.broadcast_tensors.default
+            return self.__torch_dispatch__(func, (), (tensors,))
 
     def _detached(self, tensor: Value) -> Value:
         """A new tensor of the program's data."""
@@ -203,11 +217,15 @@ def _native(op: Value, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Cal
     if entry.is_out or entry.scripted:
         return None
     schema = aten_schemas.read(entry)
+    many = len(schema.returns) > 1 or any(x.type.endswith("]") for x in schema.returns)
+    if many != dispatch._is_many(program):
+        return None  # an operator of another number of results
     call = _arguments(schema, named)
     if call is None:
         return func, *dispatch._arguments(program, values)
     if not _fits(schema, call) and name not in aten._WRAPPED_NUMBERS:
-        return _of_names(name, named) or (func, *call)
+        texts = any(isinstance(x, str) for x in call[0])
+        return _of_names(name, named) or (None if texts else (func, *call))
     return getattr(aten.__getattr__(name), entry.overload), *call
 
 
@@ -237,6 +255,8 @@ def _fits(schema: Value, call: tuple[Sequence[Value], Value]) -> bool:
     """Whether values have the kinds that a schema names."""
     for argument, value in zip(schema.arguments, call[0], strict=False):
         tensor = argument.type.removesuffix("?") == "Tensor"
+        if isinstance(value, str) and not argument.type.startswith("str"):
+            return False
         if value is None:
             if not argument.type.endswith("?"):
                 return False

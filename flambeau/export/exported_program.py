@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from flambeau.export._decomposed import Decomposed
+from flambeau.export._decomposed import Decomposed, has_writes
 from flambeau.export._guards import lowered_module
 from flambeau.export.decomp_utils import default_decompositions
 from flambeau.export.graph_signature import ExportGraphSignature, InputKind, InputSpec
@@ -198,14 +198,20 @@ class ExportedProgram:
             decompose_custom_triton_ops: in PyTorch, whether kernels of Triton are taken apart.
         """
         table = default_decompositions() if decomp_table is None else decomp_table
-        graph_module, signature, conditions = Decomposed(self, dict(table)).parts()
-        program = ExportedProgram(
+        program = self._recorded(dict(table))
+        if has_writes(program.graph):  # inside of decompositions
+            program = program._recorded(dict(table))
+        program._dialect = "ATEN"
+        return program
+
+    def _recorded(self, table: dict[Value, Callable[..., Value]]) -> ExportedProgram:
+        """The program, recorded again without writes."""
+        graph_module, signature, conditions = Decomposed(self, table).parts()
+        return ExportedProgram(
             graph_module, graph_module.graph, signature, self._state_dict,
             dict(self._range_constraints), self._module_call_graph, self._example_inputs,
             self._constants, conditions=conditions,
         )  # fmt: skip
-        program._dialect = "ATEN"
-        return program
 
     def validate(self) -> None:
         """Checks that the graph and the signature fit together.

@@ -101,6 +101,15 @@ def modules(library):
         "transposed": (nn.ConvTranspose2d(3, 4, 2), (2, 3, 4, 4)),
         "shuffle": (nn.Sequential(nn.PixelShuffle(2), nn.ZeroPad2d(1)), (2, 4, 4, 4)),
         "tied": (tied, (2, 3)),
+        "mean_squares": (nn.MSELoss(), (4, 5), (4, 5)),
+        "huber": (nn.HuberLoss(delta=0.5), (4, 5), (4, 5)),
+        "log_sigmoid": (nn.LogSigmoid(), (4, 5)),
+        "same": (nn.Conv1d(4, 6, 3, padding="same", dilation=2), (2, 4, 9)),
+        "bilinear": (nn.Bilinear(3, 4, 5), (6, 3), (6, 4)),
+        "instance_norm": (nn.InstanceNorm2d(4, affine=True), (3, 4, 5, 2)),
+        "fold": (nn.Sequential(nn.Unfold(2), nn.Fold((4, 4), 2)), (1, 2, 4, 4)),
+        "similarity": (nn.CosineSimilarity(), (4, 5), (4, 5)),
+        "glu": (nn.Sequential(nn.GLU(), nn.PReLU(), nn.Softsign(), nn.Hardtanh()), (4, 6)),
         "flat": (nn.Sequential(nn.Flatten(), nn.Unflatten(1, (3, 2))), (2, 6)),
     }
 
