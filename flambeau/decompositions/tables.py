@@ -110,6 +110,9 @@ class Decomposition:
     def _empty(self, operator: inner.Inner, values: Value) -> Value:
         if any(has_symbols(x) for x in values if isinstance(x, list | tuple)):
             return NotImplemented  # a size that varies is in no program
+        likes = values[:1] if self.__name__ == "empty_like" else []
+        if any(x.__dict__.get("geometry") is not None for x in likes):
+            return NotImplemented
         dispatch = late("flambeau.utils._python_dispatch")
         with dispatch._disable_current_modes(), late("flambeau._subclasses.fake_calls").below():
             model = operator.run(*values)

@@ -22,6 +22,7 @@ from flambeau._subclasses.functional_tensor import FunctionalTensorMode
 from flambeau._subclasses.traced_tensor import geometry_of
 from flambeau.export._encoding import Decoder, Encoder
 from flambeau.export._environment import DimEnvironment, shown
+from flambeau.export._recorder import unguarded
 from flambeau.export._trace import argument_of
 from flambeau.export.graph_signature import (
     ConstantArgument,
@@ -64,10 +65,11 @@ class _Rerun(Interpreter):
         mode = dispatch._get_current_dispatch_mode()
         if target is wrap_with_set_grad_enabled:
             return _Rerun(args[1]).run(*args[2:])
-        if not isinstance(target, HigherOrderOperator) or not isinstance(
-            mode, FunctionalTensorMode
-        ):
+        if not isinstance(mode, FunctionalTensorMode):
             return super().call_function(target, args, kwargs)
+        if not isinstance(target, HigherOrderOperator):
+            with unguarded(mode.fakes.shape_env, target):
+                return super().call_function(target, args, kwargs)
         plain = pytree.tree_map(mode.value, args)
         with dispatch._pop_mode_temporarily():
             results = super().call_function(target, plain, kwargs)

@@ -8,6 +8,7 @@ PyTorch has no operator for is run, and its own calls arrive.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import types as python_types
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import Any
 
 import flambeau as torch
 from flambeau._subclasses import fake_calls
+from flambeau._subclasses.symbolic_calls import made
 from flambeau.autograd.transforms.programs import program_of
 from flambeau.export._grad_mode import GRAD_MODE
 from flambeau.fx.experimental._control_flow import Lifting
@@ -23,7 +25,7 @@ from flambeau.fx.node import Node
 from flambeau.library import aten_schemas
 from flambeau.ops import aten
 from flambeau.overrides import TorchFunctionMode
-from flambeau.runtime.symbolic import is_symbolic
+from flambeau.runtime.symbolic import has_symbols, is_symbolic
 from flambeau.utils import _python_dispatch as dispatch
 from flambeau.utils import _pytree as pytree
 
@@ -52,6 +54,9 @@ _FILLED = {"cudnn_enabled": False, "cudnn_enable": False}
 _CASTS = {"float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16",
           "int": "int32", "long": "int64", "short": "int16", "char": "int8", "byte": "uint8",
           "bool": "bool"}  # fmt: skip
+# Operators whose results have the sizes of their first argument.
+_SAME_SIZES = ("group_norm", "layer_norm", "rms_norm", "instance_norm", "batch_norm", "softmax",
+               "log_softmax")  # fmt: skip
 # Operators whose calls switch gradients off themselves.
 _WITHOUT_GRADIENTS = ("aten.detach.default", "aten.item.default")
 _RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
@@ -122,7 +127,37 @@ class _Calls(OperatorMode):
             return super()._run(func, args, kwargs)
         op, args, kwargs = call
         args, kwargs = pytree.tree_map(self._fake, (args, kwargs))
-        return fake_calls.answer(self.fakes, op, args, kwargs)
+        if func._opname.startswith(("adaptive_avg_pool", "adaptive_max_pool")):
+            pooled = self._pooled(func, args, kwargs)
+            if pooled is not None:
+                return pooled
+        with unguarded(self.fakes.shape_env, func):
+            return fake_calls.answer(self.fakes, op, args, kwargs)
+
+    def _pooled(self, func: Value, args: Value, kwargs: Value) -> Value:
+        """A pooled tensor without data, whose last sizes are arguments; None: they are not."""
+        if (
+            kwargs
+            or len(args) != 2
+            or func._overloadname != "default"
+            or not has_symbols(args[0].shape)
+        ):
+            return None
+        count = int(func._opname[-2])
+        sizes = [args[1]] * count if isinstance(args[1], int) else list(args[1])
+        pairs = zip(sizes, args[0].shape[-count:], strict=True)
+        shape = [*args[0].shape[:-count], *[x if n is None else n for n, x in pairs]]
+        device = getattr(args[0], "fake_device", args[0].device)
+        return made(self.fakes, shape, args[0].dtype, device)
+
+
+def unguarded(env: Value, func: Value) -> contextlib.AbstractContextManager[Value]:
+    """A `with` block without guards for an operator whose results have the sizes of its input.
+
+    Its program has conditions on sizes that choose how it is computed, which each call does again.
+    """
+    name = getattr(func, "_opname", "")
+    return env.suppress_guards() if env and name in _SAME_SIZES else contextlib.nullcontext()
 
 
 class _LiftingCalls(_Calls, Lifting):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,8 @@ import flambeau as torch
 from flambeau._dynamo.exc import UserError
 from flambeau.utils import _pytree as pytree
 
-__all__ = ["AdditionalInputs", "Constraint", "Dim", "ShapesCollection", "dims", "int_oo"]
+__all__ = ["AdditionalInputs", "Constraint", "Dim", "ShapesCollection", "dims", "int_oo",
+           "refine_dynamic_shapes_from_suggested_fixes"]  # fmt: skip
 
 Value = Any  # an input, or what is said of one
 
@@ -397,3 +399,69 @@ def _of_leaf(value: Value, said: Value, path: str) -> Value:
         if not -value.ndim <= index < value.ndim:
             raise IndexError(f"dimension {index} of `dynamic_shapes{path}` is out of range")
     return {index % value.ndim: dim for index, dim in said.items()}
+
+
+# ------------------------------------------------------------------------------ suggested fixes
+_RANGE = re.compile(r"Dim\('(\w+)'(?:, min=(\d+))?(?:, max=(\d+|oo))?\)")
+_FUNCTION = re.compile(r"(?:(\d+)\*)?([A-Za-z_]\w*)(?: ([+-]) (\d+))?")
+
+
+def refine_dynamic_shapes_from_suggested_fixes(msg: str, dynamic_shapes: Value) -> Value:
+    """Sizes that vary, changed as a message of `export` suggests.
+
+    Args:
+        msg: of the error.
+        dynamic_shapes: as `export` got them.
+
+    Returns:
+        The same structure with other `Dim` objects, or numbers.
+
+    Example:
+        >>> n = torch.export.Dim("n")
+        >>> from torch.export.dynamic_shapes import refine_dynamic_shapes_from_suggested_fixes
+        >>> refine_dynamic_shapes_from_suggested_fixes(
+        ...     "Suggested fixes:\\n  n = Dim('n', min=4)", ({0: n},)
+        ... )
+        ({0: Dim('n', min=4)},)
+    """
+    lines = msg.partition("Suggested fixes:")[2].strip().splitlines()
+    pairs = [line.strip().split(" = ", 1) for line in lines if " = " in line]
+    fixes = {pair[0]: pair[1] for pair in pairs}
+    dims: dict[str, Value] = {}
+
+    def named(name: str) -> Value:
+        if name not in dims:
+            dims[name] = _fixed(name, fixes.get(name), named)
+        return dims[name]
+
+    def refined(value: Value) -> Value:
+        if not isinstance(value, Dim) or value.root.__name__ not in fixes:
+            return value
+        return value.factor * named(value.root.__name__) + value.offset
+
+    def plain(value: Value) -> Value:
+        result = refined(value)
+        same = isinstance(result, Dim) and (result.factor, result.offset) == (1, 0)
+        return result.root if same else result
+
+    return pytree.tree_map(plain, dynamic_shapes)
+
+
+def _fixed(name: str, text: str | None, named: Callable[[str], Value]) -> Value:
+    """The size that a suggestion says."""
+    if text is None:
+        return Dim(name)
+    if text.isdigit():
+        return int(text)
+    limits = _RANGE.fullmatch(text)
+    if limits is not None:
+        least, most = limits[2], limits[3]
+        return Dim(
+            limits[1], min=None if least is None else int(least),
+            max=None if most in (None, "oo") else int(most),
+        )  # fmt: skip
+    function = _FUNCTION.fullmatch(text)
+    if function is None:
+        raise UserError(f"{text!r} is no size\nhint: pass the message of the error as it is")
+    offset = int(function[4] or 0) * (-1 if function[3] == "-" else 1)
+    return int(function[1] or 1) * named(function[2]) + offset

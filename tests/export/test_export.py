@@ -21,6 +21,7 @@ from flambeau.export import (
     unflatten,
 )
 from flambeau.export._decomposed import has_writes
+from flambeau.export.dynamic_shapes import refine_dynamic_shapes_from_suggested_fixes
 from flambeau.export.passes import move_to_device_pass
 from flambeau.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from flambeau.utils import _pytree as pytree
@@ -313,6 +314,7 @@ def sized():
     layers = (nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.AvgPool2d(2))
     conv = nn.Sequential(*layers).eval()
     pooled = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2)).eval()
+    normed = nn.Sequential(nn.GroupNorm(3, 3), nn.InstanceNorm2d(3), nn.Softmax(2))
     width = Dim("w", min=3, max=40)
     embed = nn.Sequential(nn.Embedding(10, 4), nn.LayerNorm(4))
     cond = module_of(lambda self, x: torch.cond(x.shape[0] > 4, torch.sin, torch.cos, (x,)))
@@ -325,7 +327,8 @@ def sized():
         "conv": (
             conv, (values(2, 3, 8, 8),), ({0: B, 2: T, 3: width},), (values(3, 3, 9, 7),),
         ),
-        "pooled": (pooled, (values(2, 3, 8, 8),), ({0: B},), (values(5, 3, 8, 8),)),
+        "pooled": (pooled, (values(2, 3, 8, 8),), ({0: B, 2: T},), (values(5, 3, 10, 8),)),
+        "normed": (normed, (values(2, 3, 8, 8),), ({0: B, 2: T},), (values(5, 3, 3, 8),)),
         "embed": (
             embed, (torch.ones(2, 5, dtype=torch.int64),), ({0: B, 1: T},),
             (torch.ones(3, 8, dtype=torch.int64),),
@@ -351,6 +354,15 @@ def test_programs_hold_for_other_sizes(name):
         equal(program.module()(*each), expected)
         equal(core.module()(*each), expected)
         equal(unflatten(program)(*each), expected)
+
+
+def test_dropout_of_other_sizes():
+    x, program = values(6, 8), export(nn.Dropout(0.5), (values(3, 8),), dynamic_shapes=({0: B},))
+    for each in (program, program.run_decompositions()):
+        torch.manual_seed(3)
+        expected = nn.functional.dropout(x, 0.5)
+        torch.manual_seed(3)
+        equal(each.module()(x), expected)
 
 
 def test_guards_of_sizes():
@@ -384,6 +396,27 @@ def test_checks_of_numbers_that_data_decide():
     assert program.module()(values(1), torch.tensor(4)).shape == (4,)
     with pytest.raises(RuntimeError, match="Runtime assertion failed"):
         program.module()(values(1), torch.tensor(7))
+
+
+@pytest.mark.parametrize(
+    ("forward", "args", "shapes", "other"),
+    [
+        (lambda self, x: x.view(-1, 2), (values(8),), ({0: Dim("n")},), (values(6),)),
+        (lambda self, x: x + 1 if x.shape[0] > 3 else x, (values(8),), ({0: Dim("n")},), None),
+        (lambda self, x: x + values(8), (values(8),), ({0: Dim("n")},), (values(8),)),
+        (lambda self, x, y: x[1:] + y, (values(5), values(4)), ({0: Dim("a")}, {0: Dim("b")}),
+         (values(9), values(8))),
+        (lambda self, x, y: x + y, (values(5), values(5)), ({0: Dim("a")}, {0: Dim("b")}), None),
+    ],
+)  # fmt: skip
+def test_suggested_fixes_are_fixes(forward, args, shapes, other):
+    model = module_of(forward)
+    with pytest.raises(RuntimeError, match="Constraints violated") as error:
+        export(model, args, dynamic_shapes=(shapes,))
+    refined = refine_dynamic_shapes_from_suggested_fixes(str(error.value), (shapes,))
+    module = export(model, args, dynamic_shapes=refined).module()
+    for each in (args, other or args):
+        equal(module(*each), model(*each))
 
 
 def test_additional_inputs():
