@@ -451,9 +451,9 @@ struct Plan {  // one class of calls; immutable but for its code
   bool has_views = false;         // some visible output is an Alias
   bool copies_overlaps = false;   // with `out=` whatever the operator's rule says
   int64_t arena_bytes = 0, arena_least = 0;  // of the Instance that was prepared last
-  bool chooses = false;           // its one result has elements of the first tensor alone
-  bool elsewhere = false;         // it runs, or an operand is, on a device other than the host
-  Device place;                   // where it runs
+  bool chooses = false;    // its one result has elements of the first tensor alone
+  bool elsewhere = false;  // it runs, or an operand is, on a device other than the host
+  Device place;            // where it runs
 };
 extern PyTypeObject* PlanType;
 

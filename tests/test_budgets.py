@@ -70,7 +70,7 @@ PACKAGE_LINES = {
     "ao": 200,
     # 6071 before a region had a budget of saved activations.
     "autograd": 6079,  # 6063 before `functionalize` changed what is recorded
-    "backends": 952,  # 924 before `_fused_sdp_choice`, which names the kind of attention
+    "backends": 960,  # 924 before `_fused_sdp_choice`, which names the kind of attention
     # 1476 before graph breaks had reasons, regions were compiled once (1600), and frames were
     # explained: an interpreter of CPython's bytecode. 3570 before passes of users, and before
     # compiled functions read whether their backwards are compiled, too; then `explain` had bytes,
@@ -91,7 +91,7 @@ PACKAGE_LINES = {
     # 18,490 before equal layers were planned once, and operands were read by whole vectors.
     # 19,350 before layers of training steps were planned once, with a proof for each launch.
     # 19,700 before results took over operands' memory, and Windows' compilers.
-    "compiler": 19_989,
+    "compiler": 20_020,
     "core": 1965,
     "cpu": 226,
     "cuda": 248,
@@ -150,8 +150,8 @@ PACKAGE_LINES = {
     "sparse": 3514,
     "testing": 615,
     # 12302 before `nested_compile_region` did what it says, and stances; 12_395 before `DebugMode`.
-    # 13_038 before a mode could answer a call before its operator calls others.
-    "utils": 13_045,
+    # 13_050 before a mode could answer a call before its operator calls others.
+    "utils": 13_057,
 }
 # 11,310 before the interpreter of frames, whose operands are values of any type.
 # 11,540 before their dry runs had gradients, effects and numbers.

@@ -89,7 +89,9 @@ def check(
         )
 
 
-def kind_of(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, enable_gqa: bool) -> int:
+def kind_of(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, dropout_p: float, enable_gqa: bool
+) -> int:
     """The number in `KINDS` of what PyTorch computes a call with on the CPU.
 
     Raises:
@@ -115,7 +117,7 @@ def _fits(mask: Tensor, query: Tensor, key: Tensor) -> bool:
     )
 
 
-def _too_special(operands: tuple[Any, Any, Any], mask: Any, grouped: bool) -> bool:
+def _too_special(operands: tuple[Tensor, Tensor, Tensor], mask: Tensor, grouped: bool) -> bool:
     """Whether PyTorch's "flash" does not take operands and mask."""
     if any(x.ndim != 4 or x.stride(-1) != 1 for x in operands):
         return True

@@ -17,19 +17,20 @@ from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 from flambeau.compiler.repetition import Repetition
+from flambeau.compiler.schedule.fusion_roots import kind_of
 from flambeau.ir.node import Graph, GraphOutput, Node, node
-from flambeau.prims.record import record_of
 
 LEAST = 6  # layers that a program has at least to be searched for them
 REMAINING = 4  # uniform layers that are left
-WORTH = 2  # layers that are left out at least
+TOGETHER = 2  # a multiple of so many layers is left out: kernels may join values of two
+WORTH = 0.6  # of a program is left out at least: what is planned in vain if layers differ is less
 SMALL = 300  # programs of fewer values are planned as they are
 _NUMBERED = frozenset({"slot", "sequence"})  # attributes that number what layers have of their own
 
 
 def constants_of(value: Node) -> tuple[tuple[str, Hashable], ...]:
     """The attributes of a value that equal layers have in common."""
-    if value.is_input or value.is_scalar or record_of(value).kind == "random":
+    if value.is_input or value.is_scalar or kind_of(value) == "random":
         return tuple([pair for pair in value.attributes if pair[0] not in _NUMBERED])
     return value.attributes
 
@@ -98,7 +99,9 @@ def shortened(graph: Graph) -> Shortened | None:
         return None
     repetition = Repetition(items.tokens, items.reads, LEAST)
     removed = repetition.high - repetition.low - REMAINING
-    if removed < WORTH:
+    removed -= removed % TOGETHER
+    layer = sum(repetition.runs[number].period for number in repetition.directions)
+    if removed <= 0 or removed * layer < WORTH * len(items.values):
         return None
     try:
         return Shortened(graph, items, repetition, removed)

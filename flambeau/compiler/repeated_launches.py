@@ -3,14 +3,15 @@
 A launch of the short program (`equal_layers.Shortened`) is described by what it runs, by the roles
 of the memory that it reads and writes and of the values that it computes, and by the layer of each
 from its first one on. Launches of the same description in the layers on both sides of the gap are
-repeated in it, with the memory of each layer. That they compute the right values follows from two
-conditions, and where one does not hold the program is planned with all of its layers:
+repeated in it, with the memory of each layer; where kernels join values of pairs of layers, pairs
+are repeated (`STEPS`). That they compute the right values follows from two conditions, and where
+one does not hold the program is planned with all of its layers:
 
 * The values that a repeated launch computes, those that never reach memory among them, are of
   uniform layers: each reads what its neighbours in the same role read. A launch that is not
   repeated has all of its values on one side of the gap.
-* Every piece of memory is read and written by the same launches in the same order as the one in its
-  role in a layer that was planned (`_check_uses`).
+* All memory that a layer has in the short program is there for each layer, and it is read and
+  written by the same launches in the same order (`_check_uses`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ from flambeau.compiler.schedule.prepare import Prepared
 from flambeau.ir.node import Node
 
 SHARED = frozenset({"error", "generator"})  # kinds of memory that launches of all layers write
+
+
+STEPS = (1, 2)  # layers that are repeated together
 
 
 class Identity(NamedTuple):
@@ -220,10 +224,7 @@ class Extension:
                 position
             ):
                 raise NotEqualError
-        self._repeated = self._repetitions()
-        self._runs = self._joined()
-        self._placed = self._all_placed()
-        self._check_uses()
+        self._arrange()
         self._check_draws()
         self._new: dict[Identity, int] = {}
         self._buffers: list[Buffer] = []
@@ -316,22 +317,47 @@ class Extension:
 
     # ------------------------------------------------------------------ positions
 
-    def _repetitions(self) -> dict[int, tuple[int, int]]:
-        """Per token that is repeated the positions of the launches on both sides of the gap."""
-        first = self._short.first
+    def _arrange(self) -> None:
+        """Finds the launches that are repeated, and the place of each.
+
+        Raises:
+            NotEqualError: they are not equal with any number of layers that are repeated together.
+        """
+        for step in STEPS:
+            self._step = step
+            try:
+                self._repeated = self._repetitions()
+                self._runs = self._joined()
+                self._placed = self._all_placed()
+                self._check_uses()
+            except NotEqualError:
+                if step == STEPS[-1]:
+                    raise
+            else:
+                return
+
+    def _repetitions(self) -> dict[int, int]:
+        """The launches of the last layers before the gap, each with its equal beyond it."""
+        first, step = self._short.first, self._step
         repeated = {}
-        for token, positions in self._by_token.items():
-            before, behind = positions.get(first - 1), positions.get(first)
-            if before is None or behind is None:
-                continue
-            if not (self._described[before].uniform and self._described[behind].uniform):
-                raise NotEqualError
-            repeated[token] = before, behind
-        for launch in self._described:
+        for positions in self._by_token.values():
+            for layer in range(first - step, first):
+                before, behind = positions.get(layer), positions.get(layer + step)
+                if before is not None and behind is not None:
+                    repeated[before] = behind
+        if not all(self._described[x].uniform for pair in repeated.items() for x in pair):
+            raise NotEqualError
+        models = {(self._described[x].token, self._residue(x)) for x in repeated}
+        for number, launch in enumerate(self._described):
             crosses = launch.layer is not None and launch.layer < first <= (launch.last or 0)
-            if crosses and not (launch.token in repeated and launch.uniform):
+            is_repeated = (launch.token, self._residue(number)) in models
+            if crosses and not (is_repeated and launch.uniform):
                 raise NotEqualError
         return repeated
+
+    def _residue(self, number: int) -> int:
+        """The place of a launch's layer among those that are repeated together."""
+        return (self._described[number].layer or 0) % self._step
 
     def _joined(self) -> list[_Run]:
         """The repeated launches, those whose positions overlap as one run.
@@ -340,7 +366,7 @@ class Extension:
             NotEqualError: some repeat at other distances, or in the other direction.
         """
         runs: list[_Run] = []
-        for one, other in sorted(self._repeated.values(), key=min):
+        for one, other in sorted(self._repeated.items(), key=min):
             run = _Run(min(one, other), max(one, other) + 1, abs(other - one), one < other)
             if not runs or run.start >= runs[-1].end:
                 runs.append(run)
@@ -353,27 +379,23 @@ class Extension:
 
     def _all_placed(self) -> list[_Placed]:
         """All launches of the long schedule, in order."""
-        first, removed = self._short.first, self._short.removed
-        placed: list[_Placed] = []
+        first, removed, step = self._short.first, self._short.removed, self._step
+        turns, placed = removed // step, []
+        earlier = {min(pair): min(pair) == pair[0] for pair in self._repeated.items()}
         for number, launch in enumerate(self._described):
             late = launch.layer is not None and launch.layer >= first
             position = number + sum(
-                removed * run.period for run in self._runs if self._is_behind(number, run)
+                turns * run.period for run in self._runs if self._is_behind(number, run)
             )
             placed.append(_Placed(position, number, removed if late else 0, 0))
-            if number not in self._repeated.get(launch.token, ()):
+            if number not in earlier:
                 continue
-            run = self._run_of(number)
-            if late != run.ascending:  # the one that comes first
-                for turn in range(1, removed + 1):
-                    shift = turn if run.ascending else removed - turn
-                    placed.append(_Placed(position + turn * run.period, number, shift, turn))
+            run = next(r for r in reversed(self._runs) if r.start <= number)
+            for turn in range(1, turns + 1):
+                shift = turn * step if earlier[number] else removed - turn * step
+                placed.append(_Placed(position + turn * run.period, number, shift, turn))
         placed.sort()
         return placed
-
-    def _run_of(self, number: int) -> _Run:
-        one = min(self._repeated[self._described[number].token])
-        return next(r for r in reversed(self._runs) if r.start <= one)
 
     def _is_behind(self, number: int, run: _Run) -> bool:
         """Whether a launch comes after the repetitions of a run."""
@@ -407,21 +429,29 @@ class Extension:
         Raises:
             NotEqualError: they differ.
         """
-        first, removed = self._short.first, self._short.removed
         planned = self._uses([(number, 0) for number in range(len(self._described))])
-        for memory, uses in self._uses([(x.model, x.shift) for x in self._placed]).items():
-            layer = memory.layer
+        uses = self._uses([(x.model, x.shift) for x in self._placed])
+        expected = {other: planned[x] for x in planned for other in self._layers_of(x)}
+        if uses.keys() != expected.keys():
+            raise NotEqualError
+        for memory, own in uses.items():
             if memory in self._shared:
                 continue
-            if layer is None:
-                self._check_common(planned[memory], uses)
-                continue
-            if layer >= first + removed:
-                layer -= removed
-            elif layer >= first:
-                layer = first - 1
-            if planned.get(Identity(memory.role, layer)) != uses:
+            if memory.layer is None:
+                self._check_common(expected[memory], own)
+            elif expected[memory] != own:
                 raise NotEqualError
+
+    def _layers_of(self, memory: Identity) -> list[Identity]:
+        """The memory of all layers that memory of the short schedule stands for."""
+        first, removed, step = self._short.first, self._short.removed, self._step
+        if memory.layer is None:
+            return [memory]
+        if memory.layer >= first:
+            return [memory.moved(removed)]
+        if memory.layer < first - step:
+            return [memory]
+        return [memory.moved(turn) for turn in range(0, removed + 1, step)]
 
     def _check_common(self, planned: Sequence[_Use], uses: Sequence[_Use]) -> None:
         """Memory of no layer is written at the same time, seen from each launch that reads it.
@@ -432,7 +462,8 @@ class Extension:
         kinds = {x.access for x in uses}
         if kinds == {"r"}:
             return
-        if any("w" in x.access and x.token in self._repeated for x in uses):
+        repeated = {self._described[number].token for number in self._repeated}
+        if any("w" in x.access and x.token in repeated for x in uses):
             raise NotEqualError
         if _writes(planned) != _writes(uses):
             raise NotEqualError

@@ -365,6 +365,10 @@ class _Modules:
             handle.remove()
 
 
+# Modes of all threads: calls whose Python is skipped guard that there are none.
+_entered: list[DebugMode] = []
+
+
 class DebugMode(TorchDispatchMode):
     """A `with` block that stores the operators that run in it, for `debug_string` and `logs`.
 
@@ -498,6 +502,8 @@ class DebugMode(TorchDispatchMode):
                 block.enter_context(_Modules(self))
             if self.record_stack_trace:
                 block.enter_context(torch.autograd.set_detect_anomaly(True, check_nan=False))
+            _entered.append(self)
+            block.callback(_entered.remove, self)
             self._blocks.append(block.pop_all())
         return self
 
@@ -637,6 +643,8 @@ def begin_range(name: str) -> DebugMode | None:
     Returns:
         The mode, whose `end_range` ends it; None where there is none.
     """
+    if not _entered:
+        return None
     mode = get_active_debug_mode()
     if mode is None or not mode.record_profiler_context:
         return None
