@@ -22,7 +22,7 @@ from flambeau._subclasses.functional_tensor import FunctionalTensorMode
 from flambeau._subclasses.traced_tensor import geometry_of
 from flambeau.export._encoding import Decoder, Encoder
 from flambeau.export._environment import DimEnvironment, shown
-from flambeau.export._recorder import unguarded
+from flambeau.export._recorder import CustomCalls, unguarded
 from flambeau.export._trace import argument_of
 from flambeau.export.graph_signature import (
     ConstantArgument,
@@ -33,7 +33,6 @@ from flambeau.export.graph_signature import (
 )
 from flambeau.fx import GraphModule, Interpreter
 from flambeau.fx.experimental._operator_trace import (
-    OperatorMode,
     OperatorTracer,
     _writes,
     tagged,
@@ -67,7 +66,7 @@ class _Rerun(Interpreter):
             return _Rerun(args[1]).run(*args[2:])
         if not isinstance(mode, FunctionalTensorMode):
             return super().call_function(target, args, kwargs)
-        if not isinstance(target, HigherOrderOperator):
+        if not isinstance(target, HigherOrderOperator) and not hasattr(target, "shape_function"):
             with unguarded(mode.fakes.shape_env, target):
                 return super().call_function(target, args, kwargs)
         plain = pytree.tree_map(mode.value, args)
@@ -102,7 +101,7 @@ class Decomposed:
         self.fakes = self._copied(values)
         self.values = values
         self.tracer = OperatorTracer()
-        self.mode = OperatorMode(self.tracer, table, self.fakes)
+        self.mode = CustomCalls(self.tracer, table, self.fakes)
         self.effects: Value = None
 
     def _copied(self, values: list[Value]) -> Value:

@@ -45,11 +45,11 @@ class GuardsFn(torch.nn.Module):
 
     def __init__(self, program: Value) -> None:
         super().__init__()
-        nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
+        nodes = program.graph.find_nodes(op="placeholder")
         self.inputs: list[tuple[str, Value]] = []
-        for spec in program.graph_signature.input_specs:
+        for spec, node in zip(program.graph_signature.input_specs, nodes, strict=True):
             if spec.kind is InputKind.USER_INPUT:
-                value = nodes[spec.arg.name].meta.get("val")
+                value = node.meta.get("val")
                 if isinstance(spec.arg, ConstantArgument):
                     value = spec.arg.value
                 self.inputs.append((spec.arg.name, value))

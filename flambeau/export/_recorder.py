@@ -86,15 +86,19 @@ class CallTracer(OperatorTracer):
         return node
 
 
-class _Calls(OperatorMode):
-    """Records each call as the operator that PyTorch has for it."""
+class CustomCalls(OperatorMode):
+    """Records operators of users (`torch.library`) as they are called."""
 
     _tracks = False
     _call: Call | None = None
 
+    def _operator(self, op: Value, args: Value, kwargs: Value) -> Call | None:
+        """The operator to record for a call, and its arguments; None: its own calls."""
+        return _custom(op, args)
+
     def _called(self, op: Value, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
-        """Records a call; NotImplemented where PyTorch has no such operator."""
-        call = operator_of(op, args, kwargs)
+        """Records a call; NotImplemented where there is no operator to record."""
+        call = self._operator(op, args, kwargs)
         if call is None:
             return NotImplemented
         func, positional, named = call
@@ -107,19 +111,6 @@ class _Calls(OperatorMode):
                 return self.__torch_dispatch__(func, (), positional, named)
             finally:
                 self._call = None
-
-    def _broadcast(self, tensors: list[Value]) -> Value:
-        with dispatch._pop_mode_temporarily():
-            func = torch.ops.aten.broadcast_tensors.default
-            return self.__torch_dispatch__(func, (), (tensors,))
-
-    def _detached(self, tensor: Value) -> Value:
-        """A new tensor of the program's data."""
-        return torch.ops.aten.detach_.default(tensor)
-
-    def _number(self, func: Value, args: tuple[Value, ...]) -> Value:
-        """A symbol for the only element of a tensor."""
-        return super()._number(torch.ops.aten.item.default, args)
 
     def _run(self, func: Value, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
         call, self._call = self._call, None
@@ -149,6 +140,27 @@ class _Calls(OperatorMode):
         shape = [*args[0].shape[:-count], *[x if n is None else n for n, x in pairs]]
         device = getattr(args[0], "fake_device", args[0].device)
         return made(self.fakes, shape, args[0].dtype, device)
+
+    def _broadcast(self, tensors: list[Value]) -> Value:
+        with dispatch._pop_mode_temporarily():
+            func = torch.ops.aten.broadcast_tensors.default
+            return self.__torch_dispatch__(func, (), (tensors,))
+
+
+class _Calls(CustomCalls):
+    """Records each call as the operator that PyTorch has for it."""
+
+    def _operator(self, op: Value, args: Value, kwargs: Value) -> Call | None:
+        """The operator that PyTorch has for a call, and its arguments; None: it has none."""
+        return operator_of(op, args, kwargs)
+
+    def _detached(self, tensor: Value) -> Value:
+        """A new tensor of the program's data."""
+        return torch.ops.aten.detach_.default(tensor)
+
+    def _number(self, func: Value, args: tuple[Value, ...]) -> Value:
+        """A symbol for the only element of a tensor."""
+        return super()._number(torch.ops.aten.item.default, args)
 
 
 def unguarded(env: Value, func: Value) -> contextlib.AbstractContextManager[Value]:
@@ -210,6 +222,9 @@ def operator_of(op: Value, args: tuple[Value, ...], kwargs: dict[str, Value]) ->
         op: a native operator, or a function in Python.
         args, kwargs: of the call.
     """
+    custom = _custom(op, args)
+    if custom is not None:
+        return custom
     if isinstance(op, torch._core.Op):
         return _native(op, args, kwargs)
     name = _OPERATORS.get(op.__name__, op.__name__)
@@ -232,6 +247,17 @@ def operator_of(op: Value, args: tuple[Value, ...], kwargs: dict[str, Value]) ->
     if any(parameter.kind in (2, 4) for parameter in bound.signature.parameters.values()):
         return None
     return _of_names(name, bound.arguments)
+
+
+def _custom(op: Value, args: Sequence[Value]) -> Call | None:
+    """A user's operator, whose native one gets all arguments in order."""
+    overload = fake_calls._custom(op)
+    if overload is None:
+        return None
+    named = {a.name: x for a, x in zip(overload._schema.arguments, args, strict=True)}
+    call = _arguments(overload._schema, named)
+    assert call is not None
+    return overload, *call
 
 
 def _native(op: Value, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Call | None:

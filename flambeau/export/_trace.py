@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -201,8 +202,11 @@ class Trace:
         names = {id(each): name for name, each in self.module.named_modules()}
         running, stack = self.tracer.modules, list[dict[str, tuple[str, str]]]()
         counts: dict[str, int] = {}
+        thread = threading.get_ident()
 
         def enter(module: Module, args: Value) -> None:
+            if threading.get_ident() != thread:
+                return
             name = names.get(id(module))
             stack.append(dict(running))
             if name is not None:
@@ -212,6 +216,8 @@ class Trace:
                 running[key] = (f"{name}@{count}" if count else name, _class_name(module))
 
         def leave(module: Module, args: Value, result: Value) -> None:
+            if threading.get_ident() != thread:
+                return
             before = stack.pop()
             running.clear()
             running.update(before)

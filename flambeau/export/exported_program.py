@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -132,6 +133,21 @@ class ExportedProgram:
         signature = self._module_call_graph[0].signature
         assert signature is not None
         return CallSpec(signature.in_spec, signature.out_spec)
+
+    def __deepcopy__(self, memo: dict[int, Value]) -> ExportedProgram:
+        module = copy.deepcopy(self._graph_module, memo)
+        for node, other in zip(self.graph.nodes, module.graph.nodes, strict=True):
+            other.name = node.name  # also one that no new node may have, as `input`
+            module.graph._graph_namespace._rename_object(other, node.name)
+        module.recompile()
+        program = ExportedProgram(
+            module, module.graph, copy.deepcopy(self._graph_signature),
+            copy.deepcopy(self._state_dict, memo), dict(self._range_constraints),
+            list(self._module_call_graph), self._example_inputs,
+            copy.deepcopy(self._constants, memo), conditions=self._conditions,
+        )  # fmt: skip
+        program._dialect = self._dialect
+        return program
 
     # ---- state
     def _tensor(self, spec: InputSpec) -> Value:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import io
+import threading
 
 import pytest
 
@@ -457,3 +459,60 @@ def test_nodes_remember_their_modules():
     assert [entry.fqn for entry in program.module_call_graph] == ["", "0", "1"]
     text = str(program)
     assert "p_0_weight: PARAMETER target='0.weight'" in text and "Range constraints: {}" in text
+
+
+@torch.library.custom_op("tests_export::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+twice.register_fake(torch.empty_like)
+
+
+def test_operators_of_users():
+    program = export(
+        module_of(lambda self, x: twice(x) + 1), (values(3),), dynamic_shapes=(({0: B},),)
+    )
+    for each in (program, program.run_decompositions()):
+        targets = [str(node.target) for node in each.graph.nodes if node.op == "call_function"]
+        assert targets == ["tests_export.twice.default", "aten.add.Tensor"]
+        buffer = io.BytesIO()
+        torch.export.save(each, buffer)
+        buffer.seek(0)
+        for x in (values(3), values(5)):
+            equal(each.module()(x), x * 2 + 1)
+            equal(torch.export.load(io.BytesIO(buffer.getvalue())).module()(x), x * 2 + 1)
+
+
+def test_copies_and_compiled_programs():
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).eval()
+    program = export(model, (values(5, 3),), dynamic_shapes=({0: B},))
+    other = copy.deepcopy(program)
+    assert other.state_dict["0.weight"] is not program.state_dict["0.weight"]
+    compiled = torch.compile(program.module())
+    for each in (other.module(), copy.deepcopy(program.module()), compiled):
+        for x in (values(5, 3), values(7, 3)):
+            equal(each(x), model(x))
+    with pytest.raises(AssertionError, match="Guard failed"):
+        compiled(values(101, 3))
+
+
+def test_modules_of_other_threads_are_not_part():
+    done = threading.Event()
+
+    def run():
+        layer = nn.Linear(3, 3)
+        while not done.is_set():
+            layer(values(2, 3))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        for _ in range(5):
+            program = export(nn.Sequential(nn.Linear(3, 4), nn.ReLU()), (values(2, 3),))
+            assert [n.name for n in program.graph.nodes][-3:] == ["linear", "relu", "output"]
+            stacks = [n.meta["nn_module_stack"] for n in program.graph.nodes if n.name == "relu"]
+            assert [list(stack) for stack in stacks] == [["L__self__", "L__self__1"]]
+    finally:
+        done.set()
+        thread.join()
