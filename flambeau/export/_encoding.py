@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import flambeau as torch
+from flambeau._higher_order_ops import operators
 from flambeau._higher_order_ops.operators import HigherOrderOperator
 from flambeau._subclasses.symbolic_calls import made
 from flambeau._subclasses.traced_tensor import geometry_of
@@ -45,6 +46,15 @@ _FUNCTIONS |= {name: getattr(torch, name) for name in ("sym_max", "sym_min", "sy
 _FUNCTIONS |= {"floor": math.floor, "ceil": math.ceil}
 _NAMES = {id(function): name for name, function in _FUNCTIONS.items()}
 _OBJECTS = (torch.dtype, torch.layout, torch.memory_format)
+_OBJECT_NAMES = frozenset(
+    (
+        "float16 float32 float64 bfloat16 float8_e4m3fn float8_e4m3fnuz float8_e5m2 "
+        "float8_e5m2fnuz float8_e8m0fnu int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool "
+        "complex32 complex64 "
+        "complex128 strided sparse_coo sparse_csr sparse_csc sparse_bsr sparse_bsc jagged "
+        "contiguous_format preserve_format channels_last channels_last_3d"
+    ).split()
+)
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _FORBIDDEN = frozenset({"aten::from_file"})  # opens files
 _OPERATIONS = {
@@ -254,10 +264,10 @@ class Decoder:
         return SymInt(SymNode(expression, self.env, int))
 
     def _object(self, name: str) -> Value:
-        value = getattr(torch, name.removeprefix("torch."), None)
-        if not isinstance(value, _OBJECTS):
-            raise damaged(f"{name[:40]!r} is no dtype, layout or memory format")
-        return value
+        plain = str(name).removeprefix("torch.")
+        if plain not in _OBJECT_NAMES:  # other names might be those of modules, which are imported
+            raise damaged(f"{str(name)[:40]!r} is no dtype, layout or memory format")
+        return getattr(torch, plain)
 
     def argument(self, value: Json, nodes: Mapping[str, Node]) -> Value:
         """An argument of a node.
@@ -321,10 +331,9 @@ class Decoder:
         if home == "function":
             return _FUNCTIONS[name]
         if home == "higher_order":
-            target = getattr(torch.ops.higher_order, _identifier(name))
-            if not isinstance(target, HigherOrderOperator):
-                raise damaged(f"{name!r} is no operator")
-            return target
+            if name not in operators.__all__:
+                raise damaged(f"{str(name)[:40]!r} is no operator")
+            return getattr(operators, name)
         return _operator(name)
 
 

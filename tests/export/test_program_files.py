@@ -187,6 +187,18 @@ def test_graphs_that_are_none(change):
     loaded.validate()  # a change that leaves a program
 
 
+def test_names_of_modules_are_not_imported():
+    data = written(program()[0])
+    before = set(sys.modules)
+    for name in ("torch.testing", "__main__", "torch.hub", "aten::add"):
+        for value in ({"object": name}, {"higher_order": name}, {"operator": f"{name}::x.y"}):
+            with pytest.raises(RuntimeError):
+                load(changed(data, _set(CALL, "args", {"list": [value]})))
+            with pytest.raises(RuntimeError):
+                load(changed(data, _set(CALL, "target", value)))
+    assert not {name for name in set(sys.modules) - before if "flambeau" in name}
+
+
 def test_code_of_names_is_refused():
     data = written(program()[0])
     changed(data, lambda graph: nodes(graph)[CALL]["target"]["operator"].index("linear"))
