@@ -14,6 +14,13 @@ for library in (torch, flambeau):
     importlib.import_module(f"{library.__name__}.export")
 
 
+@pytest.fixture(autouse=True)
+def forgotten():
+    """PyTorch remembers sizes of functions that an export called: later graphs would vary."""
+    yield
+    torch._dynamo.reset()
+
+
 def functions(library):
     """name: (function of tensors, shapes of its arguments), each the forward of a module."""
     functional = library.nn.functional
