@@ -21,6 +21,7 @@ from flambeau import decompositions as decompositions
 from flambeau import derivation as derivation
 from flambeau import distributed as distributed
 from flambeau import distributions as distributions
+from flambeau import export as export
 from flambeau import fake_quantize as fake_quantize
 from flambeau import fft as fft
 from flambeau import func as func

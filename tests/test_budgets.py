@@ -55,7 +55,8 @@ PACKAGE_LINES = {
     # 740 before functions that write were compiled ahead of time; 312 before `aot_function`;
     # 830 before its sizes were symbols, with guards.
     "_functorch": 1001,  # 997 before traces of fakes had their devices
-    "_higher_order_ops": 1020,  # 224 before operators, their checks and `nested_compile_region`
+    # 1020 before `wrap_with_set_grad_enabled`, and conditions on sizes.
+    "_higher_order_ops": 1031,  # 224 before operators, their checks and `nested_compile_region`
     # 2560 before tables were made when they are read.
     # 2536 before modules lost the parameters that frozen programs own.
     "_inductor": 2541,  # 181 before passes of users, and patterns of nodes
@@ -97,7 +98,8 @@ PACKAGE_LINES = {
     # 4224 before operators were written as primitives and as core ATen, and had tags.
     # 6390 before all of PyTorch's inner operators were listed, and most computed.
     # 8484 before operators of sequences, nested and sparse tensors, attention and quantization.
-    "decompositions": 9560,  # 6175 before operators that write had forms without, and `empty`
+    # 9560 before decompositions of tensors whose sizes are symbols had no numbers of the example.
+    "decompositions": 9600,  # 6175 before operators that write had forms without, and `empty`
     # 1382 before values that products read from memory were saved.
     # 1440 before values that products read from memory were saved.
     "derivation": 1449,  # 1136 before saved activations had a budget: a knapsack
@@ -105,9 +107,10 @@ PACKAGE_LINES = {
     "distributions": 6859,
     "driver": 2340,
     "func": 270,
+    "export": 4185,  # whole models as graphs: recorder, sizes, signatures, files, trees
     # 14650 before `make_fx` had symbolic sizes: environment, guards, nodes of numbers.
-    # 15482 before partitions had a budget of saved activations.
-    "fx": 15_611,  # 14080 before graphs of functions that operators take; unused nodes are erased
+    # 15482 before partitions had a budget of saved activations; 15_611 before `cond` had symbols.
+    "fx": 15_616,  # 14080 before graphs of functions that operators take; unused nodes are erased
     # 5173 before the reader of sizes was a module of its own; 5192 before plans on disk had columns
     # of narrow integers, a sixth of their file.
     # 5231 before named forms of operations.
@@ -147,7 +150,8 @@ PACKAGE_LINES = {
     "sparse": 3514,
     "testing": 615,
     # 12302 before `nested_compile_region` did what it says, and stances; 12_395 before `DebugMode`.
-    "utils": 13_050,
+    # 13_050 before a mode could answer a call before its operator calls others.
+    "utils": 13_057,
 }
 # 11,310 before the interpreter of frames, whose operands are values of any type.
 # 11,540 before their dry runs had gradients, effects and numbers.

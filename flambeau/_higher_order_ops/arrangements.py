@@ -9,6 +9,7 @@ import flambeau as torch
 from flambeau._higher_order_ops.flat import Function, Value
 from flambeau._higher_order_ops.operators import require_equal, truth, uncaptured
 from flambeau.ir.failure import failure
+from flambeau.runtime.symbolic import is_symbolic
 from flambeau.utils._pytree import tree_leaves, tree_map
 
 __all__ = ["Arrangement", "Like", "arranged"]
@@ -60,7 +61,7 @@ def _cond(
     first: Slices, pred: Value, true_fn: Function, false_fn: Function,
     operands: Sequence[Value] = (),
 ) -> Arrangement:  # fmt: skip
-    if not isinstance(pred, torch.Tensor):
+    if not isinstance(pred, torch.Tensor) and not is_symbolic(pred):
         pred = torch.tensor(truth("cond", pred))
 
     def results(returned: Sequence[Value]) -> Value:

@@ -6,6 +6,7 @@ import flambeau as torch
 from flambeau._higher_order_ops import operators
 from flambeau._higher_order_ops.flat import Flat, Function, Value
 from flambeau.ir.failure import failure
+from flambeau.runtime.symbolic import is_symbolic
 from flambeau.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 __all__ = ["cond", "cond_op"]
@@ -41,7 +42,8 @@ def cond(pred: Value, true_fn: Function, false_fn: Function, operands: Value = (
             f"of tensor leaves, but got {operands}."
         )
         raise failure(RuntimeError, "cond", problem, "(x,); other values from a closure")
-    if not isinstance(pred, torch.Tensor) or operators.recording() is None:
+    tensor = isinstance(pred, torch.Tensor) or is_symbolic(pred)
+    if not tensor or operators.recording() is None:
         return operators.cond.run(pred, true_fn, false_fn, operands)
     leaves, spec = tree_flatten(tuple(operands))
     branches = [Flat(function, spec) for function in (true_fn, false_fn)]

@@ -16,10 +16,14 @@ from flambeau.autograd.transforms.wrappers import Wrapper
 from flambeau.ir.failure import failure
 from flambeau.ir.lock import late, loaded
 from flambeau.runtime import boundaries
+from flambeau.runtime.symbolic import is_symbolic
 from flambeau.utils import _python_dispatch
 from flambeau.utils._pytree import tree_flatten, tree_unflatten
 
-__all__ = ["associative_scan", "cond", "invoke_subgraph", "map_impl", "scan", "while_loop"]
+__all__ = [
+    "associative_scan", "cond", "invoke_subgraph", "map_impl", "scan", "while_loop",
+    "wrap_with_set_grad_enabled",
+]  # fmt: skip
 
 
 def recording() -> Value:
@@ -65,7 +69,9 @@ class HigherOrderOperator:
         """Runs the operator, or records it."""
         recorder = recording()
         constant = self._name == "cond" and args and not isinstance(args[0], torch.Tensor)
-        if recorder is None or constant:
+        constant = constant and not is_symbolic(args[0])
+        inlined = self._name == "wrap_with_set_grad_enabled"
+        if recorder is None or constant or inlined:
             return self.run(*args, **kwargs)
         compiled = recorder is boundaries.local.recorder
         home = "_dynamo.higher_order" if compiled else "fx.experimental._control_flow"
@@ -96,7 +102,7 @@ def truth(name: str, value: Value) -> bool:
             problem = f"Expected pred to be bool or single-element tensor, but got {value}."
             raise failure(RuntimeError, name, problem, ".any() or .all()")
         return bool(value) if isinstance(value, Wrapper) else bool(value.item())
-    if not isinstance(value, (bool, int, float)):
+    if not isinstance(value, (bool, int, float)) and not is_symbolic(value):
         problem = f"Expected pred to be bool or tensor, but got {value}."
         raise failure(RuntimeError, name, problem, "a comparison")
     return bool(value)
@@ -224,9 +230,18 @@ def require_equal(name: str, what: str, before: Sequence[Value], after: Sequence
         raise uncaptured(name, problem, f"make {what} like the results, or convert these")
 
 
+def _wrap_with_set_grad_enabled(enabled: bool, wrapped: Function, *operands: Value) -> Value:
+    """The function's results, with gradients enabled or not."""
+    with torch.set_grad_enabled(enabled):
+        return wrapped(*operands)
+
+
 cond = HigherOrderOperator("cond", _cond)
 while_loop = HigherOrderOperator("while_loop", _while_loop)
 scan = HigherOrderOperator("scan", _scan)
 map_impl = HigherOrderOperator("map_impl", _map)
 associative_scan = HigherOrderOperator("associative_scan", _associative_scan)
 invoke_subgraph = HigherOrderOperator("invoke_subgraph", _invoke_subgraph)
+wrap_with_set_grad_enabled = HigherOrderOperator(
+    "wrap_with_set_grad_enabled", _wrap_with_set_grad_enabled
+)

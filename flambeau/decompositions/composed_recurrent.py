@@ -14,7 +14,7 @@ Tensor = Any
 def _lstm_step(
     from_input: Tensor, from_state: Tensor, memory: Tensor, bias: Any, saving: bool
 ) -> Any:
-    if bias is not None or saving:
+    if bias is not None or saving or from_state.ndim > 2:  # a product per gate, without bias
         return NotImplemented
     gates = aten.add_(from_state, from_input)
     enter, forget, cell, leave = aten.unsafe_split(gates, gates.shape[-1] // 4, 1)
@@ -28,7 +28,7 @@ def _lstm_step(
 def _gru_step(
     from_input: Tensor, from_state: Tensor, hidden: Tensor, bias: Any, saving: bool
 ) -> Tensor:
-    if bias is not None or saving:
+    if bias is not None or saving or from_state.ndim > 2:  # a product per gate, without bias
         return NotImplemented
     size = from_input.shape[-1] // 3
     inputs, states = [aten.unsafe_split(x, size, 1) for x in (from_input, from_state)]
@@ -40,7 +40,7 @@ def _gru_step(
 
 @composes("private._rnn_step")
 def _rnn_step(from_input: Tensor, from_state: Tensor, rectified: bool, bias: Any) -> Tensor:
-    if bias is not None:
+    if bias is not None or from_state.ndim > 2:
         return NotImplemented
     total = aten.add_(from_state, from_input)
     return aten.relu(total) if rectified else aten.tanh(total)

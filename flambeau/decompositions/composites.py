@@ -144,12 +144,21 @@ def _batched(a: Tensor, b: Tensor) -> Tensor:
         return aten.squeeze(_batched(aten.unsqueeze(a, 0), b), -2)
     if b.ndim == 1:
         return aten.squeeze(_batched(a, aten.unsqueeze(b, 1)), -1)
-    batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    batch = _broadcast(a.shape[:-2], b.shape[:-2])
     left, right = [
         reshape(aten.expand(x, (*batch, *x.shape[-2:])), (math.prod(batch), *x.shape[-2:]))
         for x in (a, b)
     ]
     return aten._unsafe_view(aten.bmm(left, right), (*batch, a.shape[-2], b.shape[-1]))
+
+
+def _broadcast(one: Sequence[int], other: Sequence[int]) -> tuple[int, ...]:
+    """The shape of two together; symbols of one position are equal, which `expand` checks."""
+    if not has_symbols((*one, *other)):
+        return tuple(broadcast_shapes(one, other))
+    count = max(len(one), len(other))
+    padded = [[1] * (count - len(shape)) + list(shape) for shape in (one, other)]
+    return tuple([y if type(x) is int and x == 1 else x for x, y in zip(*padded, strict=True)])
 
 
 @composes("outer ger")

@@ -22,6 +22,7 @@ from flambeau.language.layout import contiguous_strides
 from flambeau.ops import aten
 from flambeau.ops.legacy.queries import broadcast_shapes
 from flambeau.prims.record import record_of
+from flambeau.runtime.symbolic import lowered
 
 Value = Any  # an argument or a result of an operator
 Tensor = Any
@@ -124,6 +125,8 @@ class Core(Dialect):
     def scalar(self, constant: Node, shape: Sequence[int]) -> Tensor:
         """A constant as a tensor of a shape."""
         options = {"dtype": object_of(constant.dtype), **placed(self.device)}
+        if shape:
+            self.require_numbers()
         return self.call("full.default", list(shape), number_of(constant), **options)
 
     # ---------------------------------------------------------------------------- results
@@ -234,6 +237,7 @@ def _full(core: Core, current: Node) -> Tensor:
 @_writes("iota")
 def _iota(core: Core, current: Node) -> Tensor:
     shape, dimension = current.shape, current.attribute("dimension")
+    core.require_numbers()
     options = {"dtype": object_of(current.dtype), **placed(core.device)}
     line = core.call("arange.start_step", 0, shape[dimension], 1, **options)
     if current.ndim == 1:
@@ -260,7 +264,7 @@ def _reshape(core: Core, current: Node) -> Tensor:
 
 def _reshaped(core: Core, value: Tensor, shape: Sequence[int]) -> Tensor:
     """A tensor in another shape: by `unsqueeze` or `squeeze` where one dimension of 1 differs."""
-    old, new = list(value.shape), list(shape)
+    old, new = lowered(list(value.shape)), list(shape)  # numbers of the example: no guard
     if old == new:
         return value
     for d in range(len(new)):
@@ -269,6 +273,7 @@ def _reshaped(core: Core, value: Tensor, shape: Sequence[int]) -> Tensor:
     for d in range(len(old)):
         if len(old) == len(new) + 1 and old[d] == 1 and old[:d] + old[d + 1 :] == new:
             return core.call("squeeze.dims", value, [d])
+    core.require_numbers()
     if not viewable(value, new):
         value = core.call("clone.default", value, **_DENSE)
     return core.call("view.default", value, new)
@@ -280,9 +285,12 @@ def _broadcast(core: Core, current: Node) -> Tensor:
     leading = tuple(range(current.ndim - len(dims), current.ndim))
     if tuple(dims) != leading:
         single = [1] * current.ndim
-        for d, size in zip(dims, value.shape, strict=True):
-            single[d] = size
+        for d, size in zip(dims, lowered(tuple(value.shape)), strict=True):
+            single[d] = int(size)
         value = _reshaped(core, value, single)
+    if lowered(tuple(value.shape)) == tuple(current.shape):
+        return value
+    core.require_numbers()
     return core.call("expand.default", value, list(current.shape))
 
 

@@ -17,6 +17,7 @@ from flambeau.ir.node import Node, topological
 from flambeau.language.dtypes import object_of
 from flambeau.language.layout import contiguous_strides
 from flambeau.prims.record import record_of
+from flambeau.runtime.symbolic import lowered
 
 Value = Any  # an argument or a result of an operator
 Tensor = Any
@@ -38,6 +39,10 @@ def placed(device: Value) -> dict[str, Value]:
     return {} if device == _core.get_default_device() else {"device": device}
 
 
+class NotWrittenError(Exception):
+    """A program, or one that an inner operator needs, has no form in the dialect."""
+
+
 class Dialect:
     """Writes one program; its tensors are those of the call.
 
@@ -50,6 +55,13 @@ class Dialect:
         self.values: dict[Node, Tensor] = {}
         tensor = next(iter(program.tensors), None)
         self.device = program.device if tensor is None else tensor.device
+        tensors = program.tensors
+        self.symbolic = any(x.__dict__.get("geometry") is not None for x in tensors)
+
+    def require_numbers(self) -> None:
+        """Raises where sizes of the example, which the program has, are symbols in the graph."""
+        if self.symbolic:
+            raise NotWrittenError
 
     def run(self) -> Value:
         """The call's results."""
@@ -144,12 +156,15 @@ class Dialect:
             base = self.program.tensors[result.alias]
             if result.strides is None:
                 return base
+            if not _views(result.node):
+                self.require_numbers()
             if base.dtype != object_of(result.node.dtype):
                 return self.window(self.parts(base), shape, result.strides, result.offset)
             if _views(result.node):
                 value = self.tensor(result.node)
                 if _lies(value, result):
                     return value
+                self.require_numbers()
             return self.window(base, shape, result.strides, result.offset)
         value = self.tensor(result.node)
         if result.target is not None:
@@ -173,14 +188,18 @@ def _views(current: Node) -> bool:
 
 
 def _lies(value: Tensor, result: Result) -> bool:
-    return value.storage_offset() == result.offset and _same_order(value, result.strides)
+    return lowered(value.storage_offset()) == result.offset and _same_order(value, result.strides)
 
 
 def _same_order(value: Tensor, strides: Value) -> bool:
-    """Whether a tensor has these strides, in dimensions where they matter."""
-    if not value.numel():
+    """Whether a tensor has these strides, in dimensions where they matter.
+
+    Symbols count as the numbers of the example, which the strides are of: there is no guard.
+    """
+    shape = lowered(tuple(value.shape))
+    if 0 in shape:
         return True
-    sizes = zip(value.shape, value.stride(), strides, strict=True)
+    sizes = zip(shape, lowered(tuple(value.stride())), strides, strict=True)
     return all(size == 1 or int(a) == int(b) for size, a, b in sizes)
 
 

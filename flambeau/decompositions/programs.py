@@ -22,6 +22,7 @@ from flambeau.ir.node import Graph, GraphOutput, Node, node, topological
 from flambeau.ir.size import substitute
 from flambeau.prims.record import record_of
 from flambeau.prims.simplification import full_like
+from flambeau.runtime.symbolic import has_symbols
 from flambeau.utils._pytree import tree_leaves
 
 Value = Any  # an argument or a result of an operator
@@ -115,12 +116,14 @@ def described(program: Program, values: Sequence[Value]) -> Call:
 def program_of_call(
     op: Value, args: Sequence[Value], kwargs: dict[str, Value]
 ) -> CallProgram | None:
-    """The program of a call; None where the operator has none, or `out=` is given.
+    """The program of a call; None where the operator has none, or `out=` or a symbol is given.
 
     Args:
         op: a native operator.
         args, kwargs: the call's arguments.
     """
+    if has_symbols(tree_leaves([list(args), dict(kwargs)])):
+        return None  # programs have numbers
     number, values, out = op.bind(args, kwargs)
     program = program_of(op, number)
     if out is not None or program.host or not hasattr(program.build, "__self__"):

@@ -16,13 +16,14 @@ from flambeau.autograd.transforms.programs import program_of
 from flambeau.core import install
 from flambeau.decompositions import inner
 from flambeau.decompositions.core_dialect import Core
-from flambeau.decompositions.emission import Dialect, Primitives
+from flambeau.decompositions.emission import Dialect, NotWrittenError, Primitives
 from flambeau.decompositions.primitive_operators import packet
 from flambeau.decompositions.programs import program_of_call
 from flambeau.decompositions.tags import is_core, is_core_name
 from flambeau.ir.lock import late
 from flambeau.language.definition import REGISTRY
 from flambeau.ops import aten
+from flambeau.runtime.symbolic import has_symbols
 
 Value = Any  # an argument or a result of an operator
 
@@ -37,10 +38,6 @@ Overload = aten.Overload
 _SAME = ("detach", "lift_fresh")  # operators that return another tensor of the same memory
 
 _EMPTY = ("empty", "empty_like", "new_empty")  # operators whose results nobody wrote
-
-
-class _NotWrittenError(Exception):
-    """A program that an inner operator needs has no form in the dialect."""
 
 
 class Decomposition:
@@ -83,11 +80,14 @@ class Decomposition:
         program = program_of_call(function, args, kwargs)
         if program is None or not self.dialect.fits(program):
             return NotImplemented
-        return self.dialect(program).run()
+        try:
+            return self.dialect(program).run()
+        except NotWrittenError:
+            return NotImplemented
 
     def _composed(self, op: Value, args: Value, kwargs: Value) -> Value:
         dispatch = late("flambeau.utils._python_dispatch")
-        number, values, out = op.bind(args, kwargs)
+        number, values, out = dispatch.bound(op, args, kwargs)
         if out is not None:
             return NotImplemented
         return dispatch._composed(program_of(op, number), values)
@@ -102,12 +102,17 @@ class Decomposition:
         before, modes.by_programs = modes.by_programs, self.dialect
         try:
             return operator.run(*values)
-        except _NotWrittenError:
+        except NotWrittenError:
             return NotImplemented
         finally:
             modes.by_programs = before
 
     def _empty(self, operator: inner.Inner, values: Value) -> Value:
+        if any(has_symbols(x) for x in values if isinstance(x, list | tuple)):
+            return NotImplemented  # a size that varies is in no program
+        likes = values[:1] if self.__name__ == "empty_like" else []
+        if any(x.__dict__.get("geometry") is not None for x in likes):
+            return NotImplemented
         dispatch = late("flambeau.utils._python_dispatch")
         with dispatch._disable_current_modes(), late("flambeau._subclasses.fake_calls").below():
             model = operator.run(*values)
@@ -229,7 +234,7 @@ class _Hidden(Decomposition):
             if result is not NotImplemented:
                 return result
         if late("flambeau.utils._python_dispatch")._modes.by_programs is not None:
-            raise _NotWrittenError
+            raise NotWrittenError
         return NotImplemented
 
 

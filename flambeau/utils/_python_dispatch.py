@@ -80,9 +80,13 @@ class TorchDispatchMode:
     def __init__(self, _dispatch_key: Any = None) -> None:
         pass
 
-    def _steps_aside(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def _steps_aside(self, func: Value, args: tuple[Value, ...], kwargs: dict[str, Value]) -> bool:
         """Whether a call runs as it does without this mode, its own node of the tape included."""
         return False
+
+    def _called(self, op: Value, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
+        """Answers a call before its operator calls others; NotImplemented: let it call them."""
+        return NotImplemented
 
     def _restored(self, tensor: Tensor) -> Tensor:
         """The tensor that a backward reads again, as the object that it was."""
@@ -223,6 +227,10 @@ def _tensors(values: Sequence[Any]) -> list[Tensor]:
 # ------------------------------------------------------------------------------ one call
 def _call(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call of a native op: what the core does for plain tensors without modes."""
+    if _modes.stack and _modes.chosen is None:
+        result = _modes.stack[-1]._called(op, args, kwargs)
+        if result is not NotImplemented:
+            return result
     if not isinstance(op, _core.Op):
         return _call_hosted(op, args, kwargs)
     number, values, out = bound(op, args, kwargs)
@@ -287,7 +295,7 @@ def composition_of(program: Program) -> Any:
     return None if definition is None else composite_of(definition.overloads[program.number])
 
 
-def _composed(program: Program, values: Sequence[Any]) -> Any:
+def _composed(program: Program, values: Sequence[Value]) -> Value:
     """The result of what an operator is made of; NotImplemented: it is made of nothing."""
     compose = composition_of(program)
     if compose is None or compose in _modes.composing or _modes.by_programs is not None:

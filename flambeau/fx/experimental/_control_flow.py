@@ -28,6 +28,7 @@ from flambeau.fx.experimental._operator_trace import (
 )
 from flambeau.fx.proxy import Proxy
 from flambeau.ir.failure import failure
+from flambeau.runtime.symbolic import is_symbolic
 from flambeau.utils import _pytree as pytree
 from flambeau.utils._python_dispatch import _disable_current_modes
 
@@ -107,7 +108,8 @@ class Body:
     ) -> None:  # fmt: skip
         self.function, self.count = function, len(operands)
         self.operands = [*operands, *lifted]
-        self.mode = Lifting(OperatorTracer(), outer)
+        lifting = getattr(outer, "lifting", Lifting)  # of a mode that records other calls
+        self.mode = lifting(OperatorTracer(), outer)
         with _disable_current_modes():
             self.fakes = [self._fake(value) for value in self.operands]
         plain = function.forward if isinstance(function, GraphModule) else function
@@ -170,7 +172,9 @@ def _typed(mode: OperatorMode, value: Value) -> Value:
 
 
 def _outside(mode: OperatorMode, value: Value) -> Value:
-    """The node of a tensor in the graph that gets the operator's."""
+    """The node of a tensor, or of a symbol, in the graph that gets the operator's."""
+    if is_symbolic(value):
+        return mode.sizes.proxy(value)
     entry = mode.tracking.find(value) if isinstance(value, torch.Tensor) else None
     if entry is not None:
         return entry.proxy
@@ -403,6 +407,6 @@ def record(
     args, kwargs = pytree.tree_map(lambda x: _typed(mode, x), (args, kwargs))
     call = Call(mode, operator, args, kwargs)
     tensors = pytree.tree_leaves(call.template)
-    if _needs_gradient(tensors):
+    if mode._tracks and _needs_gradient(tensors):
         return _with_gradient(call, tensors, args, kwargs)
     return call.record()
