@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 
 import pytest
@@ -21,8 +20,6 @@ from tests.ops.table import TABLE, UNINITIALISED
 aten, prims = torch.ops.aten, torch.ops.prims
 X = torch.arange(12.0).reshape(3, 4) / 7 - 0.8
 MODES = ("real", "fake")
-# One operator of so many; `.ci/run` takes all.
-SHARE = int(os.environ.get("DECOMPOSED_SHARE", "4"))
 # Steps whose compositions write in place to what a product gave, here to operands of the sample.
 STEPS = frozenset(f"private._{name}_step" for name in ("gru", "lstm", "rnn"))
 KEYS = [
@@ -57,7 +54,7 @@ def check_bits(call, expected, module):
         )
 
 
-@pytest.mark.parametrize("key", KEYS[::SHARE])
+@pytest.mark.parametrize("key", KEYS)
 def test_everything_is_primitives(key):
     for call, expected, module in graphs_of(key, _decomp.decomposition_table):
         assert all(target.namespace == "prims" for target in targets(module))
@@ -68,23 +65,24 @@ def test_everything_is_primitives(key):
 # are PyTorch's compositions that write in place.
 STAYS = frozenset(
     """
-    _conj _histogramdd_from_bin_tensors _int_mm _neg_view _standard_gamma add_ argsort
-    bernoulli bernoulli_ binomial bitwise_left_shift bitwise_right_shift cholesky_inverse
-    cholesky_solve complex conj_physical copy_ copysign cummax cummin cumprod det digamma
-    div_ empty_like erfc erfinv exp2 fft_fft fft_fft2 fft_fftn fft_hfft fft_hfft2 fft_hfftn
-    fft_ifft fft_ifft2 fft_ifftn fft_ihfft fft_ihfft2 fft_ihfftn fft_irfft fft_irfft2
-    fft_irfftn fft_rfft fft_rfft2 fft_rfftn fill_ frexp geqrf hash_tensor histc histogram
-    igamma igammac im2col index_add index_copy index_fill index_reduce kthvalue ldexp lgamma
-    linalg_cholesky_ex linalg_det linalg_eig linalg_eigh linalg_eigvals linalg_eigvalsh
-    linalg_householder_product linalg_inv_ex linalg_ldl_factor linalg_ldl_factor_ex
-    linalg_ldl_solve linalg_lu linalg_lu_factor linalg_lu_factor_ex linalg_lu_solve
-    linalg_matrix_norm linalg_matrix_rank linalg_pinv linalg_qr linalg_solve_ex
-    linalg_solve_triangular linalg_svd linalg_svdvals linalg_tensorinv linalg_tensorsolve
-    linalg_vander local_response_norm logaddexp2 logcumsumexp logdet logspace lp_pool1d
-    lp_pool2d lp_pool3d lu_solve lu_unpack median mode msort mul_ mvlgamma nanmedian
-    nanquantile nextafter nonzero_static normal orgqr ormqr pinverse poisson polar polygamma
-    qr quantile rand_like randint randint_like randn_like scaled_dot_product_attention
-    sigmoid_ signbit slogdet special_chebyshev_polynomial_t special_chebyshev_polynomial_u
+    _conj _dirichlet_grad _histogramdd_from_bin_tensors _int_mm _neg_view _standard_gamma
+    _standard_gamma_grad add_ argsort bernoulli bernoulli_ binomial bitwise_left_shift
+    bitwise_right_shift cholesky_inverse cholesky_solve complex conj_physical copy_ copysign
+    cummax cummin cumprod det digamma div_ empty_like erfc erfinv exp2 fft_fft fft_fft2
+    fft_fftn fft_hfft fft_hfft2 fft_hfftn fft_ifft fft_ifft2 fft_ifftn fft_ihfft fft_ihfft2
+    fft_ihfftn fft_irfft fft_irfft2 fft_irfftn fft_rfft fft_rfft2 fft_rfftn fill_ frexp
+    geqrf hash_tensor histc histogram igamma igammac im2col index_add index_copy index_fill
+    index_reduce kthvalue ldexp lgamma linalg_cholesky_ex linalg_det linalg_eig linalg_eigh
+    linalg_eigvals linalg_eigvalsh linalg_householder_product linalg_inv_ex
+    linalg_ldl_factor linalg_ldl_factor_ex linalg_ldl_solve linalg_lu linalg_lu_factor
+    linalg_lu_factor_ex linalg_lu_solve linalg_matrix_norm linalg_matrix_rank linalg_pinv
+    linalg_qr linalg_solve_ex linalg_solve_triangular linalg_svd linalg_svdvals
+    linalg_tensorinv linalg_tensorsolve linalg_vander local_response_norm logaddexp2
+    logcumsumexp logdet logspace lp_pool1d lp_pool2d lp_pool3d lu_solve lu_unpack median
+    mode msort mul_ mvlgamma nanmedian nanquantile nextafter nonzero_static normal orgqr
+    ormqr pinverse poisson polar polygamma qr quantile rand_like randint randint_like
+    randn_like scaled_dot_product_attention sigmoid_ signbit slogdet
+    special_chebyshev_polynomial_t special_chebyshev_polynomial_u
     special_chebyshev_polynomial_v special_chebyshev_polynomial_w special_erfcx
     special_hermite_polynomial_h special_hermite_polynomial_he special_laguerre_polynomial_l
     special_legendre_polynomial_p special_log_ndtr special_multigammaln special_ndtri
@@ -113,7 +111,7 @@ PRIVATE = frozenset(
 ) | frozenset(key for key in KEYS if key.startswith(("private.", "nn.functional.fractional_max")))
 
 
-@pytest.mark.parametrize("key", KEYS[SHARE // 2 :: SHARE])
+@pytest.mark.parametrize("key", KEYS)
 def test_core_aten(key):
     check_core(key)
 
