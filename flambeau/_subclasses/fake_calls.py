@@ -264,6 +264,8 @@ def _symbolic_answer(mode: Value, func: Value, name: str, args: Value, kwargs: V
     """The result of a call for whose sizes symbols have rules of their own."""
     calls = late("flambeau._subclasses.symbolic_calls")
     result = calls.special(mode, name, args, kwargs)
+    if mode.recorder is not None and result is not NotImplemented:
+        mode.recorder.add_special(name, args, kwargs, result)
     return calls.compose(mode, func, args, kwargs) if result is NotImplemented else result
 
 
@@ -322,6 +324,8 @@ def run(
         calls = late("flambeau._subclasses.symbolic_calls")
         sized = calls.annotate if isinstance(func, _core.Op) else calls.inherit
         sized(mode, func, args, kwargs, fake_result)
+    if mode.recorder is not None and isinstance(func, _core.Op):
+        mode.recorder.add(func, args, kwargs, fake_result)
     if constant is None:
         _forget_constants(mode, func, result, args)
     elif isinstance(fake_result, Tensor) and not any(fake_result is x for x in tensors):
