@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import flambeau as torch
-from flambeau.ir.dtypes import ROWS
+from flambeau.ir.dtypes import ROWS, SCALAR_TYPES
 from flambeau.ir.failure import failure
 from flambeau.serialization.sources import damaged
 from flambeau.standalone import package
@@ -20,7 +20,8 @@ __all__ = ["AOTICompiledModel", "load"]
 
 Value = Any  # an argument or a result of a model
 _VERSION = 1
-_CODES = {getattr(torch, row.public).number: getattr(torch, row.public) for row in ROWS}
+_DTYPES = {SCALAR_TYPES[row.name]: getattr(torch, row.public) for row in ROWS}
+_NUMBERS_OF = {dtype: number for number, dtype in _DTYPES.items()}
 _ERRORS: tuple[type[Exception], ...] = (IndexError, RuntimeError, ValueError, RuntimeError)
 _MEMORY = 5
 
@@ -114,7 +115,7 @@ class _Library:
         for slot in self.slots("output"):
             sizes = geometry[at : at + slot.rank]
             strides = geometry[at + slot.rank : at + 2 * slot.rank]
-            outputs.append(torch.empty_strided(sizes, strides, dtype=_CODES[slot.dtype]))
+            outputs.append(torch.empty_strided(sizes, strides, dtype=_DTYPES[slot.dtype]))
             at += 2 * slot.rank
         self._check(self.table.run(self.model, arguments, _arrays(outputs)))
         return outputs
@@ -144,7 +145,7 @@ def _arrays(tensors: Sequence[torch.Tensor]) -> ctypes.Array[_Array]:
         array.data = tensor.data_ptr()
         array.sizes = numbers(*tensor.shape)
         array.strides = numbers(*tensor.stride())
-        array.rank, array.dtype = tensor.ndim, tensor.dtype.number
+        array.rank, array.dtype = tensor.ndim, _NUMBERS_OF[tensor.dtype]
     return arrays
 
 
@@ -181,7 +182,7 @@ class AOTICompiledModel:
         constants: dict[str, torch.Tensor] = {}
         for number, slot in enumerate(self._library.slots("constant")):
             part = content[slot.offset : slot.offset + slot.nbytes]
-            tensor = torch.empty(slot.sizes[: slot.rank], dtype=_CODES[slot.dtype])
+            tensor = torch.empty(slot.sizes[: slot.rank], dtype=_DTYPES[slot.dtype])
             if len(part) != slot.nbytes or tensor.nbytes != slot.nbytes:
                 raise damaged("its constants are too short")
             if part:

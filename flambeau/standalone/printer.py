@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from flambeau.ir.dtypes import ITEM_SIZE, PUBLIC
+from flambeau.ir.dtypes import ITEM_SIZE, SCALAR_TYPES
 from flambeau.ir.failure import failure
 from flambeau.ir.plan import ERRORS, Buffer, Execution, Instruction, Launch, Number
 from flambeau.ir.size import Size, SizeExpr, affine_in
@@ -351,14 +351,7 @@ def _slot(
     name: str, dtype: str, rank: int, nbytes: int = 0, offset: int = 0, number: int | None = None
 ) -> str:
     sizes = "0" if number is None else f"constant_sizes_{number}"
-    return f"{{{_text(name)}, {_code(dtype)}, {rank}, {nbytes}, {offset}, {sizes}}}"
-
-
-def _code(dtype: str) -> int:
-    """PyTorch's number of a dtype."""
-    import flambeau
-
-    return int(getattr(flambeau, PUBLIC[dtype]).number)
+    return f"{{{_text(name)}, {SCALAR_TYPES[dtype]}, {rank}, {nbytes}, {offset}, {sizes}}}"
 
 
 def _rows(name: str, rows: Sequence[Sequence[object]], kind: str = "int32_t") -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from flambeau import _core, prims
 from flambeau._core import ScalarArgument, Tensor
+from flambeau._higher_order_ops.operators import HigherOrderOperator
 from flambeau._subclasses import symbolic_calls
 from flambeau._subclasses.fake_tensor import FakeTensor
 from flambeau._subclasses.traced_tensor import geometry_of
@@ -32,6 +33,7 @@ from flambeau.ir.size import Size, SizeExpr, estimate, free_symbols
 from flambeau.ir.size_program import Condition, ShapeEnvironment, le
 from flambeau.language.layout import contiguous_strides
 from flambeau.prims.create import input_node, scalar_node
+from flambeau.prims.record import record_of
 from flambeau.runtime.symbolic import SymInt, raised
 from flambeau.utils import _pytree as pytree
 
@@ -124,7 +126,11 @@ def lowered(program: Value) -> LoweredProgram:
     Raises:
         NotImplementedError: it has a value that a package can't compute.
     """
-    return _Lowering(program.run_decompositions({})).result()
+    try:
+        plain = program.run_decompositions({})
+    except NotImplementedError:  # an operator as it is makes a size constant
+        plain = program.run_decompositions()
+    return _Lowering(plain).result()
 
 
 class _Lowering:
@@ -214,6 +220,11 @@ class _Lowering:
             "custom operators and data of the trace need this package: use torch.export.save",
         )
 
+    def add_alias(self, name: str, args: Value, result: Value) -> None:
+        """Notes the same of a method that gives its tensor under another name."""
+        if name == "detach" and isinstance(result, Tensor):
+            self._bind(result, self.node_of(args[0]))
+
     def add(self, func: Value, args: Value, kwargs: Value, result: Value) -> None:
         """Notes what an operator's results are computed by (called by the fake mode)."""
         number, values, out = func.bind(args, kwargs)
@@ -225,7 +236,7 @@ class _Lowering:
         call = described(program, values)
         with _core.no_grad():
             graph = program.source.specify(call).graph
-        if graph.generators:
+        if any(record_of(x).kind == "random" for x in graph.nodes()):
             problem = f"{func.__name__} draws random numbers"
             raise _refused(problem, "pass them as an argument, or call eval()")
         registers = symbolic_calls._registers(self.env, program, values)
@@ -241,7 +252,7 @@ class _Lowering:
         nodes = [self.node_of(x) for x in operands]
         push_environment(self.environment)
         try:
-            replayed = replay(graph.with_outputs(outputs), nodes, scalars, sizes)
+            replayed = replay(graph.with_outputs(outputs), nodes, scalars, sizes, ())
         finally:
             pop_environment()
         pairs = [
@@ -388,7 +399,7 @@ class _Rerun(Interpreter):
 
     def call_function(self, target: Value, args: tuple[Value, ...], kwargs: Value) -> Value:
         """Calls a function."""
-        if getattr(target, "namespace", "aten") == "higher_order":
+        if isinstance(target, HigherOrderOperator):
             problem = f"{target} has functions as arguments"
             raise _refused(problem, "use torch.where, or torch.export.save")
         return super().call_function(target, args, kwargs)

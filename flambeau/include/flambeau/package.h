@@ -90,7 +90,7 @@ inline int64_t item_size(int32_t dtype) {
     case 10:
       return 16;
     default:
-      return dtype >= 23 && dtype <= 26 ? 1 : 0;
+      return (dtype >= 23 && dtype <= 26) || dtype == 44 || dtype == 45 ? 1 : 0;
   }
 }
 
@@ -274,6 +274,8 @@ class Package {
       }
       const std::vector<int64_t> sizes(slot.sizes, slot.sizes + slot.rank);
       Array constant = Array::empty(sizes, slot.dtype);
+      if (slot.nbytes != constant.count() * item_size(slot.dtype))
+        file.refuse("its constants are damaged");
       std::memcpy(constant.memory.get(), bytes + slot.offset, static_cast<size_t>(slot.nbytes));
       table_->set_constant(model_.get(), k, constant.memory.get());
       constants_.push_back(std::move(constant));
