@@ -13,6 +13,7 @@ checked.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -120,10 +121,9 @@ def _bytes(program: LoweredProgram) -> Iterator[bytes]:
 
 
 def _content(tensor: Tensor) -> bytes:
-    """The elements of a contiguous tensor."""
-    import ctypes
-
-    return ctypes.string_at(tensor.data_ptr(), tensor.nbytes) if tensor.nbytes else b""
+    """The elements of a contiguous tensor, of a copy: whose address is known is packed no more."""
+    copy = tensor.clone()
+    return ctypes.string_at(copy.data_ptr(), copy.nbytes) if copy.nbytes else b""
 
 
 def read(file: Value, name: str) -> Record:
