@@ -268,7 +268,11 @@ Way way_of(Recorder* r, const Instance* instance, const Call& call, RecordPlace 
   Way way = Way::Record;
   for (int32_t i = 0; i < call.tensor_count; ++i) {
     const Tensor* t = call.tensors[i];
-    if (!t || r->learning || !reads_outside(r, t)) continue;
+    if (!t || !reads_outside(r, t)) continue;
+    if (r->learning) {
+      r->outside = true;
+      continue;
+    }
     if (r->sealed) {
       r->lasting = true;
       continue;
