@@ -10,8 +10,9 @@ from flambeau.runtime import config_modules as _config_modules
 from flambeau.runtime import missing as _missing
 
 __all__ = [
-    "aot_compile", "aoti_compile_and_package", "aoti_load_package", "compile", "cudagraph_mark_step_begin",
-    "list_mode_options", "list_options", "standalone_compile", "CompiledArtifact",
+    "aot_compile", "aoti_compile_and_package", "aoti_load_package", "compile",
+    "cudagraph_mark_step_begin", "list_mode_options", "list_options", "standalone_compile",
+    "CompiledArtifact",
 ]  # fmt: skip
 
 _Function = Callable[..., object]
@@ -112,25 +113,25 @@ def cudagraph_mark_step_begin() -> None:
 
 
 def aoti_compile_and_package(
-    exported_program: Any,
+    exported_program: object,
     _deprecated_unused_args: object = None,
     _deprecated_unused_kwargs: object = None,
     *,
-    package_path: Any = None,
-    inductor_configs: dict[str, Any] | None = None,
+    package_path: object = None,
+    inductor_configs: dict[str, object] | None = None,
 ) -> str:
     """Compiles an exported program into a file that runs without Python.
 
-    The package has the weights and a library of machine code for this processor. `aoti_load_package`
-    runs it in Python, `flambeau/include/flambeau/package.h` in C++. Results are those of eager mode,
-    bit for bit, for all sizes that the program was exported for.
+    The package has the weights and a library of machine code for this processor. Python runs it by
+    `aoti_load_package`, C++ by `flambeau/include/flambeau/package.h`. Results are those of eager
+    mode, bit for bit, for all sizes that the program was exported for.
 
     Args:
         exported_program: of `torch.export.export`.
         package_path: the file, which ends with `.pt2`, or a binary file object; None: a new file in
             the folder for temporary files.
-        inductor_configs: options of `torch.compile`; "aot_inductor.metadata" is a dict of texts that
-            the package has, too; others have no effect.
+        inductor_configs: options of `torch.compile`; "aot_inductor.metadata" is a dict of texts
+            that the package has, too; others have no effect.
 
     Returns:
         the path.
@@ -158,7 +159,9 @@ def aoti_compile_and_package(
     return path
 
 
-def aoti_load_package(path: Any, run_single_threaded: bool = False, device_index: int = -1) -> Any:
+def aoti_load_package(
+    path: object, run_single_threaded: bool = False, device_index: int = -1
+) -> _Function:
     """Loads what `aoti_compile_and_package` wrote.
 
     A package has machine code: it must come from where you trust.
@@ -176,15 +179,16 @@ def aoti_load_package(path: Any, run_single_threaded: bool = False, device_index
         NotImplementedError: PyTorch wrote it.
     """
     packages = _late("flambeau._inductor.package")
-    return packages.load_package(path, run_single_threaded=run_single_threaded)
+    model: _Function = packages.load_package(path, run_single_threaded=run_single_threaded)
+    return model
 
 
 def aot_compile(
-    gm: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any] | None = None,
+    gm: object,
+    args: tuple[object, ...],
+    kwargs: dict[str, object] | None = None,
     *,
-    options: dict[str, Any] | None = None,
+    options: dict[str, object] | None = None,
 ) -> str:
     """Compiles a module for arguments of these sizes into a file that runs without Python.
 

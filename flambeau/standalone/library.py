@@ -1,4 +1,4 @@
-"""From an exported program to a library of its own: the compiler, and the C compiler once."""
+"""The library of an exported program: the compiler plans it, the C compiler compiles all of it."""
 
 from __future__ import annotations
 

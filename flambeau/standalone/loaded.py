@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
@@ -24,6 +23,7 @@ _DTYPES = {SCALAR_TYPES[row.name]: getattr(torch, row.public) for row in ROWS}
 _NUMBERS_OF = {dtype: number for number, dtype in _DTYPES.items()}
 _ERRORS: tuple[type[Exception], ...] = (IndexError, RuntimeError, ValueError, RuntimeError)
 _MEMORY = 5
+_HOST = torch.device("cpu")
 
 
 class _Array(ctypes.Structure):
@@ -193,7 +193,7 @@ class AOTICompiledModel:
 
     @property
     def loader(self) -> AOTICompiledModel:
-        """What has `get_metadata` and `get_constant_fqns`, which is the model itself."""
+        """The model itself, which has `get_metadata` and `get_constant_fqns`."""
         return self
 
     def __call__(self, *args: Value, **kwargs: Value) -> Value:
@@ -207,7 +207,7 @@ class AOTICompiledModel:
         flat = self._flat(args, kwargs)
         inputs = [flat[position] for _, position in self._inputs]
         for (name, _), value in zip(self._inputs, inputs, strict=True):
-            if not isinstance(value, torch.Tensor) or value.device.type != "cpu":
+            if not isinstance(value, torch.Tensor) or value.device != _HOST:
                 raise _refused(f"{name} is no tensor on the CPU", "pass one")
         for position, expected in self._fixed.items():
             if type(flat[position]) is not type(expected) or flat[position] != expected:

@@ -48,7 +48,7 @@ class Record(NamedTuple):
 
     library: bytes
     constants: bytes
-    form: dict[str, Any]
+    form: dict[str, Value]
 
 
 def write(program: Value, file: Value, metadata: Mapping[str, str]) -> None:
@@ -88,7 +88,7 @@ def _write(file: Value, records: Mapping[str, bytes]) -> None:
 
 
 def _machine(instructions: str) -> dict[str, str]:
-    """What is said of the machine, under PyTorch's names."""
+    """A description of the machine, under PyTorch's names."""
     system = os.uname()
     return {
         "AOTI_DEVICE_KEY": "cpu",
@@ -98,7 +98,7 @@ def _machine(instructions: str) -> dict[str, str]:
     }
 
 
-def _form(program: LoweredProgram, metadata: Mapping[str, str]) -> dict[str, Any]:
+def _form(program: LoweredProgram, metadata: Mapping[str, str]) -> dict[str, Value]:
     for value in (*program.fixed.values(), *(x.value for x in program.outputs)):
         if not isinstance(value, _PLAIN):
             problem = f"an argument or result is a {type(value).__name__}"

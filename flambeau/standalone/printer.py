@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from flambeau.export._environment import shown
 from flambeau.ir.dtypes import ITEM_SIZE, SCALAR_TYPES
 from flambeau.ir.failure import failure
 from flambeau.ir.plan import ERRORS, Buffer, Execution, Instruction, Launch, Number
@@ -24,7 +25,8 @@ _EXECUTOR = Path(__file__).parent / "model.c.in"
 _ALIGNMENT = 64
 _TYPES = """
 typedef union { double d; int64_t i; } Scalar;
-typedef void (*Kernel)(char* const*, const int64_t*, const Scalar*, int64_t, int64_t, char*);
+typedef void Function(char* const*, const int64_t*, const Scalar*, int64_t, int64_t, char*);
+typedef Function* Kernel;
 enum { FB_INPUT, FB_OUTPUT, FB_TEMPORARY, FB_ERROR };
 /* Memory of a run. fixed: a constant that no launch writes. */
 typedef struct {
@@ -74,7 +76,7 @@ _PLAIN = {
 
 
 class Metadata(NamedTuple):
-    """What a call's symbols say, before anything runs.
+    """The registers that a call's symbols alone determine.
 
     Attributes:
         symbols: their number: the first registers.
@@ -111,10 +113,21 @@ def metadata_of(lowered: LoweredProgram) -> Metadata:
         for output in lowered.graph.outputs
         if output.target is None
     ]
-    conditions = [(program.register(x), str(x)) for x in lowered.conditions]
+    names = _names(lowered)
+    conditions = [(program.register(x), shown(x, names)) for x in lowered.conditions]
     return Metadata(
         len(lowered.graph.symbols), program.packed(), sizes, strides, outputs, conditions
     )
+
+
+def _names(lowered: LoweredProgram) -> dict[str, str]:
+    """The symbols as users know them: sizes of arguments."""
+    names: dict[str, str] = {}
+    for each in reversed(lowered.inputs):
+        for dim, size in enumerate(each.sizes):
+            if isinstance(size, SizeExpr) and size.kind == "symbol":
+                names[size.name] = f"{each.name}.size()[{dim}]"
+    return names
 
 
 def print_model(
@@ -254,7 +267,9 @@ class _Printer:
         yield from _rows("input_texts", texts, "char* const")
         yield _array("int32_t", "input_widths", [ITEM_SIZE[x.dtype] for x in inputs])
         yield _array("int32_t", "input_written", [int(x.written) for x in inputs])
-        yield _array("int32_t", "output_geometry", [r for row in self.metadata.outputs for r in row])
+        yield _array(
+            "int32_t", "output_geometry", [r for row in self.metadata.outputs for r in row]
+        )
         numbers, count = [], 0
         for output in self.graph.outputs:
             numbers.append(count if output.target is None else -1)
@@ -273,7 +288,10 @@ class _Printer:
         if buffer.kind not in kinds:
             problem = "the model draws random numbers"
             raise failure(
-                NotImplementedError, "aoti_compile_and_package", problem, "pass them, or call eval()"
+                NotImplementedError,
+                "aoti_compile_and_package",
+                problem,
+                "pass them, or call eval()",
             )
         fixed = (
             buffer.kind == "input"
@@ -289,7 +307,7 @@ class _Printer:
 
     def _launches(self) -> Iterator[str]:
         for symbol in dict.fromkeys(self.symbols):
-            yield f"void {symbol}(char* const*, const int64_t*, const Scalar*, int64_t, int64_t, char*);"
+            yield f"Function {symbol};"
         rows, sizes = [], 0
         for number, launch in enumerate(self.execution.launches):
             yield _array("int32_t", f"buffers_{number}", launch.buffers)
@@ -319,8 +337,10 @@ class _Printer:
         value = number.value
         if number.kind == "argument":
             value = self.lowered.numbers[value]
-        return f"{{.d = {_double(float(value))}}}" if number.as_float else (
-            f"{{.i = {_integer(int(value))}}}"
+        return (
+            f"{{.d = {_double(float(value))}}}"
+            if number.as_float
+            else (f"{{.i = {_integer(int(value))}}}")
         )
 
 
@@ -372,7 +392,9 @@ def _table(kind: str, name: str, rows: Sequence[str]) -> str:
 
 def _text(value: str) -> str:
     """A string literal of printable ASCII."""
-    letters = [chr(x) if 32 <= x < 127 and x not in b'"\\?' else f"\\{x:03o}" for x in value.encode()]
+    letters = [
+        chr(x) if 32 <= x < 127 and x not in b'"\\?' else f"\\{x:03o}" for x in value.encode()
+    ]
     return f'"{"".join(letters)}"'
 
 
@@ -382,7 +404,7 @@ def _integer(value: int) -> str:
 
 def _double(value: float) -> str:
     if math.isnan(value):
-        return "__builtin_nan(\"\")"
+        return '__builtin_nan("")'
     if math.isinf(value):
         return "__builtin_inf()" if value > 0 else "-__builtin_inf()"
     return value.hex()

@@ -25,8 +25,8 @@ from flambeau.export._decomposed import Decomposed
 from flambeau.export._environment import DimEnvironment
 from flambeau.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from flambeau.fx import Interpreter
-from flambeau.ir.environment import pop_environment, push_environment
 from flambeau.ir.dtypes import ROWS
+from flambeau.ir.environment import pop_environment, push_environment
 from flambeau.ir.failure import failure
 from flambeau.ir.node import Graph, GraphOutput, Node
 from flambeau.ir.size import Size, SizeExpr, estimate, free_symbols
@@ -207,7 +207,7 @@ class _Lowering:
         self.nodes[id(tensor)] = (tensor, node)
 
     def node_of(self, tensor: Tensor) -> Node:
-        """What a tensor was computed by."""
+        """The node that computes a tensor."""
         entry = self.nodes.get(id(tensor))
         if entry is not None:
             return entry[1]
@@ -255,9 +255,7 @@ class _Lowering:
             replayed = replay(graph.with_outputs(outputs), nodes, scalars, sizes, ())
         finally:
             pop_environment()
-        pairs = [
-            (o, n) for o, n in zip(outputs, replayed, strict=True) if o.node is not ABSENT
-        ]
+        pairs = [(o, n) for o, n in zip(outputs, replayed, strict=True) if o.node is not ABSENT]
         tensors = [x for x in pytree.tree_leaves(result) if isinstance(x, Tensor)]
         for tensor, (output, node) in zip(tensors, pairs, strict=True):
             if output.target is not None:
@@ -388,7 +386,7 @@ class _Lowering:
             conditions += [x for x in self.env.conditions() if x not in conditions]
         for expression, (lower, upper) in self.program.range_constraints.items():
             if _names(expression) <= set(names):
-                limits = [le(max(int(lower), 0), expression)] if lower > 2 else []
+                limits = [le(int(lower) if lower > 2 else 1, expression)]
                 limits += [le(expression, int(upper))] if upper < 1 << 40 else []
                 conditions += [x for x in limits if isinstance(x, Condition)]
         return conditions

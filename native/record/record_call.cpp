@@ -214,8 +214,8 @@ bool reads_outside(const Recorder* r, const Tensor* t) {
   return others_reach(t->storage) && !written_here(r, t->storage);
 }
 
-// Whether it has to read a copy: nobody's code runs in a scope that is sealed, nor while an explained
-// call runs, which reads what is there when it begins.
+// Whether it has to read a copy: nobody's code runs in a scope that is sealed, nor while an
+// explained call runs, which reads what is there when it begins.
 bool reads_copy(const Recorder* r, const Tensor* t) {
   return !r->sealed && !r->learning && reads_outside(r, t);
 }

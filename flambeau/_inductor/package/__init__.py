@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
-from typing import Any
+from typing import NoReturn
 
 from flambeau.export import ExportedProgram
 from flambeau.ir.failure import failure
@@ -15,7 +15,7 @@ from flambeau.standalone.loaded import AOTICompiledModel, load
 __all__ = ["AOTICompiledModel", "load_package", "package_aoti"]
 
 
-def compiled(program: object, path: Any, configs: Mapping[str, Any]) -> Any:
+def compiled(program: object, path: object, configs: Mapping[str, object]) -> object:
     """Writes a package; returns its path.
 
     Args:
@@ -31,14 +31,16 @@ def compiled(program: object, path: Any, configs: Mapping[str, Any]) -> Any:
     if path is None:
         handle, path = tempfile.mkstemp(prefix="flambeau-", suffix=".pt2")
         os.close(handle)
-    if not hasattr(path, "write") and not os.fspath(path).endswith(".pt2"):
+    if isinstance(path, (str, os.PathLike)) and not os.fspath(path).endswith(".pt2"):
         raise AssertionError(f"Expect package path to end with .pt2, got {path}")
-    _package.write(program, path, configs.get("aot_inductor.metadata") or {})
+    metadata = configs.get("aot_inductor.metadata") or {}
+    assert isinstance(metadata, Mapping)
+    _package.write(program, path, metadata)
     return path
 
 
 def load_package(
-    path: Any,
+    path: object,
     model_name: str = "model",
     run_single_threaded: bool = False,
     num_runners: int = 1,
@@ -60,7 +62,7 @@ def load_package(
     return load(path, model_name, run_single_threaded)
 
 
-def package_aoti(archive_file: Any, aoti_files: Any) -> Any:
+def package_aoti(archive_file: object, aoti_files: object) -> NoReturn:
     """Raises: a package is written by `aoti_compile_and_package` at once.
 
     Args:

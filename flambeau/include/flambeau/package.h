@@ -305,7 +305,8 @@ class Package {
       const int32_t rank = table_->output[k].rank;
       std::vector<int64_t> sizes(at, at + rank), strides(at + rank, at + 2 * rank);
       at += 2 * rank;
-      outputs.push_back(Array::empty(std::move(sizes), table_->output[k].dtype, std::move(strides)));
+      outputs.push_back(
+          Array::empty(std::move(sizes), table_->output[k].dtype, std::move(strides)));
     }
     for (const Array& output : outputs) results.push_back(output.as_argument());
     raise(table_->run(model_.get(), arguments.data(), results.data()));
@@ -313,7 +314,9 @@ class Package {
   }
 
   // Names of what the model holds, of its arguments and of its results.
-  std::vector<std::string> constant_names() const { return names(table_->constant, table_->constants); }
+  std::vector<std::string> constant_names() const {
+    return names(table_->constant, table_->constants);
+  }
   std::vector<std::string> input_names() const { return names(table_->input, table_->inputs); }
   std::vector<std::string> output_names() const { return names(table_->output, table_->outputs); }
 
@@ -381,7 +384,8 @@ class Package {
   }
   const flambeau_interface* interface_(const std::string& path) const {
     using Function = const flambeau_interface* (*)();
-    const auto function = reinterpret_cast<Function>(dlsym(library_.get(), "flambeau_model_interface"));
+    const auto function =
+        reinterpret_cast<Function>(dlsym(library_.get(), "flambeau_model_interface"));
     const flambeau_interface* table = function ? function() : nullptr;
     if (!table || table->version != FLAMBEAU_MODEL_VERSION) {
       throw std::runtime_error("[package] " + path + " has another interface than this header" +
