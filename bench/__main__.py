@@ -25,6 +25,7 @@ PARTS = (
     "whole_models",
     "compiled",
     "footprint",
+    "packages",
     "checkpoints",
     "roofline",
     "accuracy",

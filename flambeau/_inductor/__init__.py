@@ -138,8 +138,9 @@ def aoti_compile_and_package(
 
     Raises:
         AssertionError: it is no exported program, or the path does not end with `.pt2`.
-        NotImplementedError: the program sorts, scatters, draws random numbers, branches on data,
-            calls custom operators, or has an operator that makes a varying size constant.
+        NotImplementedError: the program has `topk`, Fourier transforms, factorisations, random
+            numbers, branches on data or custom operators, or an operator that makes a varying size
+            constant.
 
     Example:
         >>> import io

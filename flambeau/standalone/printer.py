@@ -22,6 +22,29 @@ __all__ = ["Metadata", "metadata_of", "print_model"]
 
 _INCLUDE = Path(__file__).parent.parent / "include" / "flambeau" / "model.h"
 _EXECUTOR = Path(__file__).parent / "model.c.in"
+_ROUTINES = Path(__file__).parent / "routines.c.in"
+_INTEGERS, _HALVES, _FLOATS = ("u8", "i8", "i16", "i32", "i64"), ("f16", "bf16"), ("f32", "f64")
+_REAL = ("bool", *_INTEGERS, *_HALVES, *_FLOATS)
+_COMPLEX = ("c64", "c128")
+_FIRST = 0  # among equal elements the first ones are selected
+# Macros of `routines.c.in` by the beginning of a routine's name, and the dtypes that they have.
+_MACROS: dict[str, tuple[str, tuple[str, ...]]] = {
+    **{
+        f"{kind}_{mode}": (f"{macro}({{name}}, {mode}, {{dtype}})", dtypes)
+        for kind, macro in (("put", "FB_PUT"), ("scatter", "FB_SCATTER"))
+        for mode, dtypes in (
+            ("set", (*_REAL, *_COMPLEX)),
+            ("add", (*_INTEGERS, *_FLOATS, *_COMPLEX)),
+            *((mode, (*_INTEGERS, *_FLOATS)) for mode in ("mul", "max", "min")),
+        )
+    },
+    "take_add": ("FB_PUT({name}, add, {dtype})", (*_INTEGERS, *_FLOATS, *_COMPLEX)),
+    "sort": ("FB_SORT({name}, {dtype})", _REAL),
+    "argsort": ("FB_ARGSORT({name}, {dtype})", _REAL),
+    "select": ("FB_SELECT({name}, {dtype})", _REAL),
+    "searchsorted": ("FB_SEARCHSORTED({name}, {dtype})", _REAL),
+    "bag_sum": ("FB_BAG_SUM({name}, {dtype})", _FLOATS),
+}
 _ALIGNMENT = 64
 _TYPES = """
 typedef union { double d; int64_t i; } Scalar;
@@ -33,9 +56,11 @@ typedef struct {
   int32_t kind, position, nbytes, first, last, error, fixed;
   const char* message;
 } Buffer;
-/* A kernel with its operands; -1 is no register. sizes: where its arguments begin. */
+typedef const char* (*Routine)(char* const*, const int64_t*);
+/* A kernel or routine with its operands; -1 is no register. sizes: where its arguments begin. */
 typedef struct {
   Kernel kernel;
+  Routine routine;
   const int32_t *buffers, *offsets, *size_registers;
   const Scalar* scalars;
   int32_t buffer_count, size_count, sizes, chunks, work, scratch, group;
@@ -147,7 +172,7 @@ def print_model(
         features: instructions that the kernels need, as /proc/cpuinfo names them.
 
     Raises:
-        NotImplementedError: it needs a routine of the native core.
+        NotImplementedError: it needs a routine that only the native core has.
     """
     printer = _Printer(lowered, metadata, execution, symbols, features)
     header = _INCLUDE.read_text()
@@ -170,18 +195,11 @@ class _Printer:
 
     def lines(self) -> Iterator[str]:
         """The text, table by table."""
-        for launch in self.execution.launches:
-            if launch.kernel is None:
-                problem = f"the model needs {launch.routine!r}, a routine of the native core"
-                raise failure(
-                    NotImplementedError, "aoti_compile_and_package", problem,
-                    "sorting, scattering, Fourier transforms, factorisations and random numbers "
-                    "run in this package: use torch.export.save",
-                )  # fmt: skip
         yield from self._limits()
         yield from self._programs()
         yield from self._slots()
         yield from self._buffers()
+        yield from self._routines()
         yield from self._launches()
 
     # ---- counts
@@ -279,6 +297,30 @@ class _Printer:
         yield _table("Condition", "conditions", conditions)
 
     # ---- launches
+    def _routines(self) -> Iterator[str]:
+        """The routines that launches name, and what these need."""
+        names = {x.routine: x for x in self.execution.launches if x.routine is not None}
+        if names:
+            yield _ROUTINES.read_text()
+        sorting = {x.split("_")[1] for x in names if x.startswith(("sort_", "argsort_", "select_"))}
+        yield from (f"FB_SORTED({dtype})" for dtype in sorted(sorting & set(_REAL)))
+        for name, launch in names.items():
+            kind, _, dtype = name.rpartition("_")
+            macro, dtypes = _MACROS.get(kind, ("", ()))
+            if dtype not in dtypes or (kind == "select" and not self._selects_first()):
+                raise _refused_routine(name, launch.name)
+            yield macro.format(name=name, dtype=dtype)
+
+    def _selects_first(self) -> bool:
+        """Whether selections take the first of equal elements; `topk` takes those that the C++
+        library leaves."""
+        places = [
+            x.sizes[5] for x in self.execution.launches if (x.routine or "").startswith("select_")
+        ]
+        code = dict(enumerate(self.metadata.program, self.metadata.symbols))
+        code.update(enumerate(self.execution.program, self.metadata.registers))
+        return all(code.get(x, ())[:2] == (Opcode.CONST, _FIRST) for x in places)
+
     def _buffers(self) -> Iterator[str]:
         rows = [self._buffer(buffer) for buffer in self.execution.buffers]
         yield _table("Buffer", "buffers", rows)
@@ -322,11 +364,11 @@ class _Printer:
         yield _table("Launch", "launches", rows)
 
     def _launch(self, number: int, launch: Launch, moved: bool, sizes: int) -> str:
-        assert launch.kernel is not None
         packing = launch.packing
+        kernel = "0" if launch.kernel is None else self.symbols[launch.kernel]
         packs = (-1, -1, -1) if packing is None else (packing.source, packing.target, packing.spare)
         fields = (
-            self.symbols[launch.kernel], f"buffers_{number}",
+            kernel, launch.routine or "0", f"buffers_{number}",
             f"offsets_{number}" if moved else "0", f"sizes_{number}", f"scalars_{number}",
             len(launch.buffers), len(launch.sizes), sizes, launch.chunks, launch.work,
             launch.scratch, launch.group, *packs,
@@ -342,6 +384,16 @@ class _Printer:
             if number.as_float
             else (f"{{.i = {_integer(int(value))}}}")
         )
+
+
+def _refused_routine(name: str, value: str) -> Exception:
+    hint = "Fourier transforms, factorisations and the like run in this package: torch.export.save"
+    if name.startswith("select_"):
+        hint = (
+            "topk takes the elements that the C++ library leaves: use sort, and its first elements"
+        )
+    problem = f"the model needs {name!r}, a routine of the native core ({value})"
+    return failure(NotImplementedError, "aoti_compile_and_package", problem, hint)
 
 
 def _statements(program: Sequence[Instruction], first: int) -> Iterator[str]:

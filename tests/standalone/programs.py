@@ -16,6 +16,7 @@ from flambeau._inductor import aoti_compile_and_package, aoti_load_package
 from flambeau.export import Dim, export
 from flambeau.nn import functional
 from flambeau.utils import _pytree as pytree
+from tests.ops.inputs import same_bits
 
 INCLUDE = Path(torch.__file__).parent / "include"
 B, T = Dim("b", min=1, max=64), Dim("t", min=2, max=40)
@@ -129,8 +130,48 @@ def cases() -> dict[str, Case]:
         ),
         "tied": Case(nn.Sequential(shared, nn.GELU(), shared), (values(2, 3),)),
         "buffers": Case(nn.BatchNorm1d(3).train(), (values(4, 3),)),
+        "cache": Case(Cache(), (values(1, 1, 8), torch.tensor(5))),
+        "sorted": Case(
+            Model(lambda _, x: (*x.sort(1), x.argsort(0, descending=True), *x.kthvalue(2, 0))),
+            (values(4, 6),),
+            (({0: B},),),
+            [(values(33, 6),), (torch.tensor([[2.0, float("nan"), 0.0, -0.0, 2.0, -1.0]] * 3),)],
+        ),
+        "indices": Case(
+            Model(_writes_at_indices),
+            (values(4, 5), torch.tensor([3, 0, 3]), values(3, 5)),
+        ),
+        "bags": Case(nn.EmbeddingBag(10, 7, mode="mean"), (torch.arange(12).reshape(3, 4) % 10,)),
         "without_gradients": Case(Model(_without_gradients), (values(4, 3),)),
     }
+
+
+class Cache(nn.Module):
+    """Attention over a buffer of which each call writes a part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(1, 16, 8))
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        """Attends to the places up to a position."""
+        self.seen[:, 3:4] = self.linear(x)
+        scores = x @ self.seen.transpose(1, 2)
+        return scores.masked_fill(torch.arange(16) > position, -1e9).softmax(-1) @ self.seen
+
+
+def _writes_at_indices(_: Any, x: torch.Tensor, i: torch.Tensor, y: torch.Tensor) -> Any:
+    rows = i[:, None].expand(3, 5)
+    return (
+        x.index_copy(0, i[:2], y[:2]),
+        x.index_add(0, i, y),
+        x.scatter(0, rows[:2], y),
+        *(x.scatter_reduce(0, rows, y, mode) for mode in ("sum", "prod", "amax", "amin")),
+        x.half().index_copy(0, i[:2], y[:2].half()),
+        (x * 9).long().index_add(0, i, (y * 9).long()),
+        torch.searchsorted(x.sort().values, x[:, :2], right=True),
+    )
 
 
 def _without_gradients(_: Any, x: torch.Tensor) -> torch.Tensor:
@@ -169,7 +210,7 @@ def _equal(one: Any, other: Any) -> bool:
         return other.dtype is torch.int64 and other.ndim == 0 and int(other) == one
     if not isinstance(one, torch.Tensor):
         return type(one) is type(other) and one == other
-    return one.dtype == other.dtype and one.shape == other.shape and torch.equal(one, other)
+    return same_bits([one], [other])
 
 
 def built(source: str, folder: Path, *flags: str) -> Path:

@@ -22,6 +22,8 @@ from flambeau.export import export
 from flambeau.nn import functional
 from tests.standalone.programs import B, Model, cases, copied, loaded, packaged, same, values
 
+WRITING = ("buffers", "cache")
+
 
 @pytest.fixture
 def threads():
@@ -33,7 +35,7 @@ def threads():
 @pytest.mark.parametrize("name", cases())
 def test_packages_give_the_bits_of_eager_mode(name, threads):
     case = cases()[name]
-    model = case.model if name == "buffers" else case.model.eval()
+    model = case.model if name in WRITING else case.model.eval()
     compiled, plain = loaded(copy.deepcopy(model), case.args, case.shapes), copy.deepcopy(model)
     for args in (case.args, *case.others, case.args):
         with torch.no_grad():
@@ -41,7 +43,7 @@ def test_packages_give_the_bits_of_eager_mode(name, threads):
         torch.set_num_threads(1)
         first = compiled(*copied(args))
         assert same(expected, first)
-        if name == "buffers":  # a call updates statistics
+        if name in WRITING:  # a call updates buffers
             continue
         torch.set_num_threads(3)
         assert same(first, compiled(*copied(args)))
@@ -162,7 +164,7 @@ def test_wrong_constants():
     ("function", "text"),
     [
         (lambda _, x: torch.rand(3) + x, "random"),
-        (lambda _, x: x.sort().values, "sort"),
+        (lambda _, x: x.topk(2).values, "topk"),
         (lambda _, x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)), "cond"),
         (lambda _, x: torch.fft.fft(x).real, "fft"),
     ],
