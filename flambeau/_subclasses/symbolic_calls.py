@@ -30,7 +30,7 @@ from flambeau.runtime.symbolic import SymInt, is_symbolic, lowered, raised
 from flambeau.utils import _python_dispatch
 from flambeau.utils import _pytree as pytree
 
-__all__ = ["Answering", "annotate", "compose", "special"]
+__all__ = ["Answering", "annotate", "compose", "registers_of", "special"]
 
 Value = Any  # an argument or a result of an operator
 
@@ -151,7 +151,7 @@ def _outputs(env: Value, func: Value, args: Value, kwargs: Value) -> list[Geomet
     call = described(program, values)
     with _core.no_grad():
         specification = program.source.specify(call)
-    registers = _registers(env, program, values)
+    registers = registers_of(env, program, values)
     graph = specification.graph
     if len(registers) != len(graph.symbols):
         return None
@@ -180,7 +180,7 @@ def _geometry(env: Value, output: GraphOutput, sizes: dict[str, Size]) -> Geomet
     )
 
 
-def _registers(env: Value, program: Value, values: Sequence[Value]) -> list[Size]:
+def registers_of(env: Value, program: Value, values: Sequence[Value]) -> list[Size]:
     """The call's numbers in the order in which its program has them."""
     registers: list[Size] = []
     for tensor in pytree.tree_leaves(list(values)):

@@ -46,7 +46,7 @@ from flambeau.ir.size_program import evaluate_condition
 from flambeau.utils import _python_dispatch as dispatch
 from flambeau.utils import _pytree as pytree
 
-__all__ = ["Decomposed", "has_writes"]
+__all__ = ["Decomposed", "has_writes", "inputs_of"]
 
 Value = Any  # a tensor, a number, a container of them
 
@@ -82,6 +82,28 @@ def _inside(mode: FunctionalTensorMode, value: Value) -> Value:
     return mode._inside(value, Alias(value, Base(value)))
 
 
+def inputs_of(program: Value) -> tuple[list[Value], Value]:
+    """The values of a program's placeholders, with symbols of their own, and the mode of these."""
+    values = [node.meta.get("val") for node in program.graph.find_nodes(op="placeholder")]
+    for k, spec in enumerate(program.graph_signature.input_specs):
+        if isinstance(spec.arg, ConstantArgument):
+            values[k] = spec.arg.value
+    modes = [x.fake_mode for x in values if hasattr(x, "fake_mode")]
+    env = modes[0].shape_env if modes else DimEnvironment()
+    if not isinstance(env, DimEnvironment):
+        return values, modes[0]
+    encoder = Encoder(env)
+    forms = [
+        encoder.value(x) if isinstance(x, torch.Tensor) or hasattr(x, "node") else None
+        for x in values
+    ]
+    decoder = Decoder(encoder.symbols)
+    for k, form in enumerate(forms):
+        if form is not None:
+            values[k] = decoder.value(form)
+    return values, decoder.fakes
+
+
 class Decomposed:
     """The graph of a program, recorded again without writes.
 
@@ -92,34 +114,10 @@ class Decomposed:
 
     def __init__(self, program: Value, table: dict[Value, Value]) -> None:
         self.program = program
-        self.nodes = program.graph.find_nodes(op="placeholder")
-        values = [node.meta.get("val") for node in self.nodes]
-        for k, spec in enumerate(program.graph_signature.input_specs):
-            if isinstance(spec.arg, ConstantArgument):
-                values[k] = spec.arg.value
-        self.values = values
-        self.fakes = self._copied(values)
-        self.values = values
+        self.values, self.fakes = inputs_of(program)
         self.tracer = OperatorTracer()
         self.mode = CustomCalls(self.tracer, table, self.fakes)
         self.effects: Value = None
-
-    def _copied(self, values: list[Value]) -> Value:
-        """Puts values with symbols of their own in place of the program's; returns their mode."""
-        modes = [x.fake_mode for x in values if hasattr(x, "fake_mode")]
-        env = modes[0].shape_env if modes else DimEnvironment()
-        if not isinstance(env, DimEnvironment):
-            return modes[0]
-        encoder = Encoder(env)
-        forms = [
-            encoder.value(x) if isinstance(x, torch.Tensor) or hasattr(x, "node") else None
-            for x in values
-        ]
-        decoder = Decoder(encoder.symbols)
-        for k, form in enumerate(forms):
-            if form is not None:
-                values[k] = decoder.value(form)
-        return decoder.fakes
 
     def _recording(self) -> Value:
         recording: Value = object.__new__(_Recording)

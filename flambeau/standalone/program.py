@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from flambeau import _core, prims
 from flambeau._core import ScalarArgument, Tensor
 from flambeau._higher_order_ops.operators import HigherOrderOperator
-from flambeau._subclasses import symbolic_calls
+from flambeau._subclasses import fake_calls, symbolic_calls
 from flambeau._subclasses.fake_tensor import FakeTensor
 from flambeau._subclasses.traced_tensor import geometry_of
 from flambeau.autograd.transforms.programs import program_of
@@ -21,7 +21,7 @@ from flambeau.decompositions.programs import described
 from flambeau.derivation.replay import replay
 from flambeau.driver.calls import entries
 from flambeau.driver.specify import ABSENT
-from flambeau.export._decomposed import Decomposed
+from flambeau.export._decomposed import inputs_of
 from flambeau.export._environment import DimEnvironment
 from flambeau.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from flambeau.fx import Interpreter
@@ -34,7 +34,7 @@ from flambeau.ir.size_program import Condition, ShapeEnvironment, le
 from flambeau.language.layout import contiguous_strides
 from flambeau.prims.create import input_node, scalar_node
 from flambeau.prims.record import record_of
-from flambeau.runtime.symbolic import SymInt, raised
+from flambeau.runtime.symbolic import SymInt, is_symbolic, raised
 from flambeau.utils import _pytree as pytree
 
 __all__ = ["IR_NAMES", "Constant", "Input", "LoweredProgram", "Output", "lowered"]
@@ -142,8 +142,8 @@ class _Lowering:
 
     def __init__(self, program: Value) -> None:
         self.program = program
-        self.copy = Decomposed(program, {})  # with symbols of its own
-        env = self.copy.fakes.shape_env
+        self.values, self.fakes = inputs_of(program)
+        env = self.fakes.shape_env
         self.env: DimEnvironment | None = env if isinstance(env, DimEnvironment) else None
         self.environment = self.env.environment if self.env else ShapeEnvironment()
         self.nodes: dict[int, tuple[Tensor, Node]] = {}  # by the identity of the fake tensor
@@ -153,6 +153,7 @@ class _Lowering:
         self.inputs: list[Input] = []
         self.fixed: dict[int, Value] = {}
         self.slots: dict[str, int] = {}  # by the name of the placeholder
+        self.leaves: list[Node] = []  # by slot
 
     # ---- leaves
     def _add_leaves(self) -> list[Value]:
@@ -160,7 +161,7 @@ class _Lowering:
         signature = self.program.graph_signature
         written = {spec.target for spec in signature.output_specs if spec.kind in _MUTATIONS}
         users = [s.kind is InputKind.USER_INPUT for s in signature.input_specs]
-        values = list(self.copy.values)
+        values = list(self.values)
         for user in (False, True):
             position = 0
             for spec, is_user, value in zip(signature.input_specs, users, values, strict=True):
@@ -197,9 +198,10 @@ class _Lowering:
         )
 
     def _leaf(self, value: Tensor, sizes: Sequence[Size], strides: Sequence[Size]) -> int:
-        slot = len(self.slots)
+        slot = len(self.leaves)
         dtype = IR_NAMES[value.dtype.name]
-        self._bind(value, input_node(slot, dtype, tuple(sizes), tuple(strides)))
+        self.leaves.append(input_node(slot, dtype, tuple(sizes), tuple(strides)))
+        self._bind(value, self.leaves[slot])
         return slot
 
     # ---- operators
@@ -239,15 +241,11 @@ class _Lowering:
         if any(record_of(x).kind == "random" for x in graph.nodes()):
             problem = f"{func.__name__} draws random numbers"
             raise _refused(problem, "pass them as an argument, or call eval()")
-        registers = symbolic_calls._registers(self.env, program, values)
+        registers = symbolic_calls.registers_of(self.env, program, values)
         sizes = dict(zip(graph.symbols, registers, strict=True))
         operands = [x for x in pytree.tree_leaves(list(values)) if isinstance(x, Tensor)]
-        numbers = sorted(entries(call, ScalarArgument), key=lambda entry: entry.slot)
-        leaves = pytree.tree_leaves(list(values))
-        scalars = [
-            self._number(entry.value, leaf.dtype, leaves)
-            for entry, leaf in zip(numbers, graph.scalars, strict=True)
-        ]
+        numbers = _numbers_of(call, values)
+        scalars = [self._number(x, y.dtype) for x, y in zip(numbers, graph.scalars, strict=True)]
         outputs = graph.outputs[: graph.visible]
         nodes = [self.node_of(x) for x in operands]
         push_environment(self.environment)
@@ -259,22 +257,29 @@ class _Lowering:
         tensors = [x for x in pytree.tree_leaves(result) if isinstance(x, Tensor)]
         for tensor, (output, node) in zip(tensors, pairs, strict=True):
             if output.target is not None:
+                self._check_alone(operands[output.target])
                 self._bind(operands[output.target], node)
             if node is not None:
                 self._bind(tensor, node)
 
-    def _number(self, value: Value, dtype: str, leaves: Sequence[Value]) -> Node:
+    def _number(self, value: Value, dtype: str) -> Node:
         """A run-time number: a size where it was computed of sizes."""
-        for leaf in leaves:
-            symbolic = raised(leaf)
-            if symbolic is not leaf and type(value) is type(leaf).__base__ and value == leaf:
-                if not isinstance(symbolic, SymInt):
-                    problem = "a number that is no integer is computed of sizes"
-                    raise _refused(problem, "compute it as a tensor")
-                return prims.cast(prims.size(symbolic.node.expr), dtype)
+        symbolic = raised(value)
+        if isinstance(symbolic, SymInt):
+            return prims.cast(prims.size(symbolic.node.expr), dtype)
+        if symbolic is not value or is_symbolic(value):
+            problem = "a number that is no integer is computed of sizes"
+            raise _refused(problem, "compute it as a tensor")
         self.numbers.append(value)
         self.scalars.append(scalar_node(len(self.scalars), dtype))
         return self.scalars[-1]
+
+    def _check_alone(self, tensor: Tensor) -> None:
+        """Refuses a write to memory that another value shows, too."""
+        memory = _memory(tensor)
+        if any(x is not tensor and _memory(x) == memory for x, _ in self.nodes.values()):
+            problem = "an operator writes to a part of a tensor inside of another operator"
+            raise _refused(problem, "use torch.export.save")
 
     def add_special(self, name: str, args: Value, kwargs: Value, result: Value) -> None:
         """Notes the same of operators whose sizes have rules of their own."""
@@ -302,7 +307,7 @@ class _Lowering:
     def result(self) -> LoweredProgram:
         """Runs the program."""
         values = self._add_leaves()
-        mode = self.copy.fakes
+        mode = self.fakes
         mode.recorder = self
         try:
             with mode, _core.no_grad():
@@ -314,7 +319,7 @@ class _Lowering:
         slots = [k for k, constant in enumerate(self.constants) if not constant.written]
         graph = Graph(
             symbols=tuple(names),
-            inputs=tuple([self.nodes[id(v)][1] for v in values if isinstance(v, Tensor)]),
+            inputs=tuple(self.leaves),
             scalars=tuple(self.scalars),
             outputs=tuple(outputs),
             visible=len(outputs),
@@ -369,7 +374,8 @@ class _Lowering:
     def _check_symbols(self, graph: Graph) -> None:
         """Refuses sizes that no input has."""
         for node in graph.nodes():
-            for name in (n for s in node.shape for n in _names(s)):
+            used = pytree.tree_leaves([node.shape, dict(node.attributes)])
+            for name in (n for x in used if isinstance(x, SizeExpr) for n in _names(x)):
                 if name not in graph.symbols:
                     problem = f"the size {name} depends on data"
                     raise _refused(problem, "use a mask and torch.where")
@@ -397,10 +403,31 @@ class _Rerun(Interpreter):
 
     def call_function(self, target: Value, args: tuple[Value, ...], kwargs: Value) -> Value:
         """Calls a function."""
-        if isinstance(target, HigherOrderOperator):
+        unrolled = (
+            "scan",
+            "associative_scan",
+        )  # as often as the size, which becomes constant, says
+        if isinstance(target, HigherOrderOperator) and target.__name__ not in unrolled:
             problem = f"{target} has functions as arguments"
             raise _refused(problem, "use torch.where, or torch.export.save")
         return super().call_function(target, args, kwargs)
+
+
+def _numbers_of(call: Value, values: Sequence[Value]) -> list[Value]:
+    """The run-time numbers of a call, by slot, as the caller gave them."""
+    numbers: dict[int, Value] = {}
+    for entry, value in zip(call, values, strict=True):
+        places = list(entries([entry], ScalarArgument))
+        if places:
+            leaves = pytree.tree_leaves([value])
+            numbers.update(zip([x.slot for x in places], leaves, strict=True))
+    return [numbers[slot] for slot in sorted(numbers)]
+
+
+def _memory(tensor: Tensor) -> int:
+    """The identity of a tensor's storage."""
+    with fake_calls.below():
+        return int(tensor.untyped_storage()._cdata)
 
 
 def _names(size: Size) -> frozenset[str]:
