@@ -73,8 +73,8 @@ def compiled(library: str, name: str, folder: str) -> tuple[str, float]:
     return path, figures["seconds"]
 
 
-def rows(name: str, folder: str) -> list[Row]:
-    """All rows of a model."""
+def rows(name: str, folder: str) -> dict[str, Row]:
+    """The row of each table."""
     import torch
     from torch._inductor import aoti_load_package
 
@@ -86,10 +86,10 @@ def rows(name: str, folder: str) -> list[Row]:
     sizes = [Path(path).stat().st_size for path in (ours, theirs)]
     note = f"{sizes[0] / 1e6:.2f} MB and {sizes[1] / 1e6:.2f} MB"
     loading = [lambda: load_ours(ours), lambda: aoti_load_package(theirs)]
-    found = [
-        Row(f"{name}, compile", own_seconds, their_seconds, own_seconds / their_seconds, note=note),
-        compare(f"{name}, load", *loading, blocks=5),
-    ]
+    found = {
+        "compile": Row(name, own_seconds, their_seconds, own_seconds / their_seconds, note=note),
+        "load": compare(name, *loading, blocks=5),
+    }
     packages = load_ours(ours), aoti_load_package(theirs)
     for threads in THREADS:
         flambeau.set_num_threads(threads)
@@ -98,15 +98,15 @@ def rows(name: str, folder: str) -> list[Row]:
         for library, package in zip((flambeau, torch), packages, strict=True):
             x = model(library, name)[1]
             calls.append(lambda package=package, x=x: package(x))
-        found.append(compare(f"{name}, call", *calls, threads=threads))
+        found[f"call, {threads} thread(s)"] = compare(name, *calls, threads=threads)
     return found
 
 
 def main() -> None:
-    """Prints and publishes the table."""
+    """Prints and publishes the tables."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        found = [row for name in MODELS for row in rows(name, folder)]
-    publish("packages", [("packages of compiled models", found, None)])
+        found = [rows(name, folder) for name in MODELS]
+    publish("packages", [(title, [row[title] for row in found], None) for title in found[0]])
 
 
 if __name__ == "__main__":

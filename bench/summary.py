@@ -29,6 +29,8 @@ README_ROWS = (
     "compiled: Training, compiled against PyTorch compiled",
     "compiled: Training, compiled against our own eager",
     "compile_time: cold",
+    "packages: compile",
+    "packages: call, 2 thread(s)",
 )
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 HEAD = [
