@@ -68,7 +68,6 @@ class Machine(Values):
         super().__init__(evidence, rates)
         self.ranged = False
         self.steps = _MAX_STEPS
-        self.codes: dict[int, Any] = {}  # decoded, by identity of the code objects
         self.handled: BaseException | None = None
         self._generators: list[Generator] = []
         self._entered: dict[int, list[Any]] = {}  # copies of gradient modes from outside
@@ -81,7 +80,6 @@ class Machine(Values):
             generator.ended = True
         self._generators.clear()
         self.handled = None
-        self.codes.clear()
 
     # ------------------------------------------------------------------ fresh values
     # ------------------------------------------------------------------ attributes
