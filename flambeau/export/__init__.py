@@ -76,7 +76,9 @@ def export(
             `dynamic_shapes`, of a wrong structure.
         ConstraintViolationError: an example that is not in the range of its `Dim`.
         GuardOnDataDependentSymNode: a branch depends on data.
-        NotImplementedError: `preserve_module_call_signature`.
+        AttributeError: there is no module of a path.
+        AssertionError: a module whose call is preserved gets arguments of several structures.
+        NotImplementedError: a module whose call is preserved runs where gradients are switched off.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
@@ -95,13 +97,10 @@ def export(
         raise UserError(
             f"Expecting `args` to be a tuple of example positional inputs, got {type(args)}"
         )
-    if preserve_module_call_signature:
-        problem = "calls of inner modules are not kept"
-        hint = "export the inner modules by themselves"
-        raise failure(NotImplementedError, "export", problem, hint)
-    trace = Trace(mod, args, kwargs or {}, dynamic_shapes)
+    trace = Trace(mod, args, kwargs or {}, dynamic_shapes, preserve_module_call_signature)
     signature = ModuleCallSignature([], [], trace.in_spec, trace.out_spec, trace.forward_arg_names)
-    calls = [ModuleCallEntry(name, None if name else signature) for name in trace.called]
+    signatures = {"": signature, **trace.inner.signatures}
+    calls = [ModuleCallEntry(x, signatures.get(x)) for x in {**trace.called, **signatures}]
     return ExportedProgram(
         trace.root, trace.root.graph, trace.signature, trace.state_dict(),
         trace.env.range_constraints(), calls, (args, trace.kwargs), trace.all_constants(),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import flambeau as torch
@@ -28,6 +29,7 @@ from flambeau.export.graph_signature import (
     ConstantArgument,
     ExportGraphSignature,
     InputKind,
+    ModuleCallEntry,
     OutputKind,
     OutputSpec,
 )
@@ -103,6 +105,8 @@ class Decomposed:
         self.tracer = OperatorTracer()
         self.mode = CustomCalls(self.tracer, table, self.fakes)
         self.effects: Value = None
+        self.marked = dict.fromkeys(_marked(program))
+        self.sources: dict[str, Value] = {}
 
     def _copied(self, values: list[Value]) -> Value:
         """Puts values with symbols of their own in place of the program's; returns their mode."""
@@ -131,7 +135,9 @@ class Decomposed:
 
     def _function(self, *values: Value) -> Value:
         def interpreted(*inside: Value) -> Value:
-            return _Rerun(self.program.graph_module).run(*inside)
+            rerun = _Rerun(self.program.graph_module, garbage_collect_values=not self.marked)
+            results = rerun.run(*inside)
+            return (*results, *[rerun.env[node] for node in self.marked])
 
         run = _Run(interpreted, values)
         self.effects = run.effects
@@ -153,6 +159,9 @@ class Decomposed:
         written = [_source(x) for x in output.args[0][: len(self.written)]]
         output.args = ((*written, *output.args[0][len(self.written) :]),)
         graph.eliminate_dead_code()
+        count = len(output.args[0]) - len(self.marked)
+        self.sources = dict(zip([x.name for x in self.marked], output.args[0][count:], strict=True))
+        output.args = (output.args[0][:count],)
         specs = []
         for number, value in enumerate(output.args[0]):
             kind, target = self._target(number)
@@ -163,6 +172,24 @@ class Decomposed:
         conditions = self._conditions()
         _Trial(module, self.fakes.shape_env, conditions, self.program.range_constraints).run()
         return module, signature, conditions
+
+    def calls(self) -> list[Value]:
+        """The calls of inner modules, whose signatures name nodes of the new graph."""
+        entries = []
+        for entry in self.program.module_call_graph:
+            if entry.fqn and entry.signature is not None:
+                before = entry.signature
+                inputs, outputs = (
+                    [self._argument(x) for x in side] for side in (before.inputs, before.outputs)
+                )
+                signature = replace(before, inputs=inputs, outputs=outputs)
+                entry = ModuleCallEntry(entry.fqn, signature)
+            entries.append(entry)
+        return entries
+
+    def _argument(self, argument: Value) -> Value:
+        node = self.sources.get(argument.name)
+        return argument if node is None else argument_of(node)
 
     def _conditions(self) -> list[Value]:
         """Conditions of the program and of the second run.
@@ -192,6 +219,16 @@ class Decomposed:
         kind = kinds.get(spec.kind, OutputKind.USER_INPUT_MUTATION)
         target = spec.arg.name if kind is OutputKind.USER_INPUT_MUTATION else spec.target
         return kind, target
+
+
+def _marked(program: Value) -> Iterator[Node]:
+    """The nodes that signatures of inner modules name, without inputs of the program."""
+    nodes = {x.name: x for x in program.graph.nodes if x.op not in ("placeholder", "output")}
+    for entry in program.module_call_graph:
+        if entry.fqn and entry.signature is not None:
+            for argument in (*entry.signature.inputs, *entry.signature.outputs):
+                if argument.name in nodes:
+                    yield nodes[argument.name]
 
 
 def _source(value: Value) -> Value:

@@ -18,6 +18,7 @@ from flambeau._subclasses.fake_tensor import FakeTensorMode
 from flambeau.export import dynamic_shapes
 from flambeau.export._environment import DimEnvironment
 from flambeau.export._grad_mode import enclose
+from flambeau.export._inner_calls import InnerCalls
 from flambeau.export._recorder import CallMode, CallTracer, FunctionCalls
 from flambeau.export.graph_signature import (
     ConstantArgument,
@@ -73,6 +74,7 @@ class Trace:
         module: the module.
         args, kwargs: its arguments.
         shapes: which sizes vary, in any form that `export` takes.
+        preserved: paths of inner modules whose calls have signatures.
 
     Attributes:
         root: a module of the graph.
@@ -80,12 +82,15 @@ class Trace:
         constants: tensors that are no state, by name.
         in_spec, out_spec: structure of `(args, kwargs)` and of the result.
         called: paths of the modules that ran.
+        inner: calls that have signatures.
     """
 
     def __init__(
-        self, module: Module, args: tuple[Value, ...], kwargs: Mapping[str, Value], shapes: Value
-    ) -> None:
+        self, module: Module, args: tuple[Value, ...], kwargs: Mapping[str, Value], shapes: Value,
+        preserved: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         self.module = module
+        self.inner = InnerCalls(module, preserved)
         if isinstance(shapes, dynamic_shapes.ShapesCollection | dynamic_shapes.AdditionalInputs):
             shapes = shapes.dynamic_shapes(module, args, dict(kwargs))
         inputs = dynamic_shapes.combined(module, args, kwargs)
@@ -152,6 +157,7 @@ class Trace:
             for state, fake in zip(self.state, self.fake_state, strict=True):
                 state.slots[state.key] = fake
             stack.enter_context(self._watched())
+            stack.enter_context(self.inner.watched(self._record))
             stack.enter_context(torch._C.DisableTorchFunctionSubclass())
             stack.enter_context(self.mode)
             stack.enter_context(FunctionCalls())
@@ -162,6 +168,11 @@ class Trace:
             self._assert()
         leaves, self.out_spec = pytree.tree_flatten(results)
         return tuple(map(self._result, leaves))
+
+    def _record(self, function: Value, args: tuple[Value, ...]) -> None:
+        """Adds the call of a function that computes nothing."""
+        proxies = pytree.tree_map(self._result, args)
+        self.tracer.create_proxy("call_function", function, proxies, {})
 
     def _write_assigned(self) -> None:
         """Writes buffers to which the module assigned another tensor."""
@@ -260,6 +271,7 @@ class Trace:
             for node in graph.find_nodes(op="get_attr")
         }
         enclose(graph, attributes, torch.is_grad_enabled())
+        self.inner.read(graph, attributes, argument_of)
         (output,) = graph.find_nodes(op="output")
         outputs = [OutputSpec(OutputKind.USER_OUTPUT, argument_of(x), None) for x in output.args[0]]
         self.signature = ExportGraphSignature(specs, outputs)

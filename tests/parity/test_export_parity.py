@@ -211,6 +211,43 @@ def test_containers():
     assert [n.name for n in ours.graph.nodes] == [n.name for n in theirs.graph.nodes]
 
 
+def calls_of_inner_modules(library, calls):
+    nn = library.nn
+
+    class Inner(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(3, 3)
+
+        def forward(self, x, pair, *, scale):
+            return {"a": self.linear(x) * scale, "b": (pair[0] + pair[1], 3)}
+
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.other = Inner(), nn.Linear(3, 3)
+
+        def forward(self, x, y):
+            for _ in range(calls):
+                parts = self.inner(x, [x, y], scale=3.0)
+                x = parts["a"] + parts["b"][0]
+            return x + self.other(y)
+
+    return Outer(), (library.ones(2, 3), library.ones(2, 3))
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+def test_calls_of_inner_modules(calls):
+    entries = []
+    for library in (torch, flambeau):
+        module, arguments = calls_of_inner_modules(library, calls)
+        program = library.export.export(
+            module, arguments, preserve_module_call_signature=("inner", "other")
+        )
+        entries.append([re.sub(r"\s+", " ", str(x)) for x in program.module_call_graph])
+    assert entries[0] == entries[1]
+
+
 def test_assigned_buffers():
     def exported(library):
         class Model(library.nn.Module):
