@@ -225,6 +225,8 @@ class Machine(Values):
             return item if self.is_fresh(value) else self.evidence.read(item)
         if isinstance(descriptor, types.MemberDescriptorType) and not self.is_fresh(value):
             return self._outside_slot(value, kind, name, descriptor)
+        if descriptor is _TRACEBACK and value is self.handled:
+            return self.fresh(Trace())
         error = isinstance(value, BaseException) and name == "args"
         member = isinstance(descriptor, types.MemberDescriptorType)
         if self.is_fresh(value) and (error or member or descriptor in tape.SHOWN):
