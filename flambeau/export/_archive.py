@@ -127,7 +127,7 @@ def _encoded(program: ExportedProgram) -> Json:
     encoder = Encoder(env if isinstance(env, DimEnvironment) else None)
     signature = program.graph_signature
     ranges = [
-        [encoder.size(k), lower, None if upper == int_oo else upper]
+        [encoder.size(k), _bound(lower), _bound(upper)]
         for k, (lower, upper) in program.range_constraints.items()
     ]
     form = {
@@ -145,6 +145,10 @@ def _encoded(program: ExportedProgram) -> Json:
     }
     form["symbols"] = encoder.symbols
     return form
+
+
+def _bound(number: Value) -> int | None:
+    return None if number in (int_oo, -int_oo) else int(number)
 
 
 def _spec(encoder: Encoder, argument: Value) -> Json:
@@ -233,7 +237,9 @@ def _program(form: Json, tensors: Json) -> ExportedProgram:
         for kind, spec, target in form["outputs"]
     ]
     ranges = {
-        decoder.size(key): ValueRanges(int(lower), int_oo if upper is None else int(upper))
+        decoder.size(key): ValueRanges(
+            -int_oo if lower is None else int(lower), int_oo if upper is None else int(upper)
+        )
         for key, lower, upper in form["ranges"]
     }
     calls = [ModuleCallEntry(str(name), _called(decoder, call)) for name, call in form["calls"]]

@@ -8,7 +8,7 @@ The result is checked on tensors without data of other sizes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -45,6 +45,7 @@ from flambeau.ir import size
 from flambeau.ir.failure import failure
 from flambeau.ir.size import SizeExpr
 from flambeau.ir.size_program import evaluate_condition
+from flambeau.runtime.symbolic import is_symbolic
 from flambeau.utils import _python_dispatch as dispatch
 from flambeau.utils import _pytree as pytree
 
@@ -54,7 +55,13 @@ Value = Any  # a tensor, a number, a container of them
 
 
 class _Rerun(Interpreter):
-    """Runs a graph on tensors without writes; operators that take functions get what these hold."""
+    """Runs a graph on tensors without writes; operators that take functions get what these hold.
+
+    Attributes:
+        check: records that a number of data has to be true.
+    """
+
+    check: Callable[[Value, str], None]
 
     def run_node(self, n: Node) -> Value:
         """Runs a node; those that are recorded for it remember its modules."""
@@ -65,7 +72,11 @@ class _Rerun(Interpreter):
         """Calls a function."""
         mode = dispatch._get_current_dispatch_mode()
         if target is wrap_with_set_grad_enabled:
-            return _Rerun(args[1]).run(*args[2:])
+            rerun = _Rerun(args[1])
+            rerun.check = self.check
+            return rerun.run(*args[2:])
+        if target is torch.ops.aten._assert_scalar.default and is_symbolic(args[0]):
+            return self.check(*args)
         if not isinstance(mode, FunctionalTensorMode):
             return super().call_function(target, args, kwargs)
         if not isinstance(target, HigherOrderOperator) and not hasattr(target, "shape_function"):
@@ -107,6 +118,7 @@ class Decomposed:
         self.effects: Value = None
         self.marked = dict.fromkeys(_marked(program))
         self.sources: dict[str, Value] = {}
+        self.checked: frozenset[str] = frozenset()  # numbers of data
 
     def _copied(self, values: list[Value]) -> Value:
         """Puts values with symbols of their own in place of the program's; returns their mode."""
@@ -136,6 +148,7 @@ class Decomposed:
     def _function(self, *values: Value) -> Value:
         def interpreted(*inside: Value) -> Value:
             rerun = _Rerun(self.program.graph_module, garbage_collect_values=not self.marked)
+            rerun.check = self._check
             results = rerun.run(*inside)
             return (*results, *[rerun.env[node] for node in self.marked])
 
@@ -146,6 +159,13 @@ class Decomposed:
         count = len(order)
         self.written = [run.effects.written[k] for k in order]
         return (*[outputs[k] for k in order], *outputs[count:])
+
+    def _check(self, number: Value, message: str) -> None:
+        env, condition = number.node.shape_env, number.node.expr
+        self.checked |= env.free_symbols(condition)
+        env.expect_true(condition, message)
+        proxy, target = self.mode.sizes.proxy(number), torch.ops.aten._assert_scalar.default
+        self.tracer.create_proxy("call_function", target, (proxy, message), {})
 
     def parts(self) -> tuple[GraphModule, ExportGraphSignature, list[Value]]:
         """The graph, its signature, and the conditions on which it depends."""
@@ -201,6 +221,8 @@ class Decomposed:
         if not isinstance(env, DimEnvironment):
             return conditions
         for symbol, value in env.environment._replacements.items():
+            if symbol.name in self.checked and env.is_unbacked_symint(symbol):
+                continue
             problem = f"a decomposition needs {symbol} == {value}, which varies in the program"
             hint = "leave its operator out of the table, or export with this size constant"
             raise failure(NotImplementedError, "run_decompositions", problem, hint)

@@ -75,6 +75,7 @@ class Trace:
         args, kwargs: its arguments.
         shapes: which sizes vary, in any form that `export` takes.
         preserved: paths of inner modules whose calls have signatures.
+        env: its symbols.
 
     Attributes:
         root: a module of the graph.
@@ -87,7 +88,7 @@ class Trace:
 
     def __init__(
         self, module: Module, args: tuple[Value, ...], kwargs: Mapping[str, Value], shapes: Value,
-        preserved: Sequence[str] = (),
+        preserved: Sequence[str] = (), env: DimEnvironment | None = None,
     ) -> None:  # fmt: skip
         self.module = module
         self.inner = InnerCalls(module, preserved)
@@ -101,7 +102,7 @@ class Trace:
         values, self.in_spec = pytree.tree_flatten((args, self.kwargs))
         if len(values) != len(leaves):
             raise AssertionError("[export] the arguments have another structure by name")
-        self.env = DimEnvironment()
+        self.env = env or DimEnvironment()
         self.fakes = FakeTensorMode(allow_non_fake_inputs=True, shape_env=self.env)
         self.state = list(_states(module))
         self.tracer = CallTracer()
@@ -111,6 +112,7 @@ class Trace:
         self.values = values
         self.fake_state = [self._static(state.tensor) for state in self.state]
         self.fake_inputs = [self._input(source, value, said) for source, value, said in leaves]
+        self.env.begin(self)
         self._run()
 
     def _static(self, tensor: Value) -> Value:

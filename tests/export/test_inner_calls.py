@@ -147,3 +147,14 @@ def test_values_that_no_call_passes():
         unflatten(program)
     x = torch.randn(2)
     assert torch.equal(unflatten(export(Reading(), (x,)))(x), Reading()(x))
+
+
+@pytest.mark.parametrize("core", [False, True])
+def test_sizes_that_vary_belong_to_the_module_that_uses_them(core):
+    torch.manual_seed(0)
+    model = Outer(1)
+    program = program_of(model, preserve_module_call_signature=())
+    program = program.run_decompositions(None if core else {})
+    tree = unflatten(program)
+    same(tree, model, 4, 7)
+    assert [name for name, _ in tree.inner.named_children()] == ["linear"]

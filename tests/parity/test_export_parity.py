@@ -248,6 +248,30 @@ def test_calls_of_inner_modules(calls):
     assert entries[0] == entries[1]
 
 
+@pytest.mark.parametrize("name", ["branch", "count", "sizes", "plain"])
+def test_draft_export(name):
+    kinds = []
+    for library in (torch, flambeau):
+
+        class Model(library.nn.Module):
+            def forward(self, x):
+                if name == "branch":
+                    return x + 1 if x.sum() > 0 else x - 1
+                if name == "count":
+                    for _ in range(int((x > 0).sum().item())):
+                        x = x + 1
+                if name == "sizes":
+                    return x.view(2, -1) if x.shape[0] > 3 else x
+                return x * 2
+
+        shapes = ({0: library.export.Dim("n")},) if name == "sizes" else None
+        program = library.export.draft_export(Model(), (library.ones(4),), dynamic_shapes=shapes)
+        report = program._report
+        kinds.append((report.successful(), {str(x.failure_type) for x in report.failures}))
+        assert program.module()(library.ones(4)).shape == ((2, 2) if name == "sizes" else (4,))
+    assert kinds[0] == kinds[1]
+
+
 def test_assigned_buffers():
     def exported(library):
         class Model(library.nn.Module):
