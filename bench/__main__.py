@@ -15,6 +15,7 @@ PARTS = (
     "products",
     "linalg",
     "attention",
+    "flex_decoding",
     "autotune",
     "convolution",
     "compile_time",

@@ -6,9 +6,11 @@ importing is no part of it. `wait` compiles kernels before the first run, `backg
 starts on the baseline. Processor time includes the C compilers that the process ran itself; of
 `background`, whose worker outlives the first calls, it is the process's own.
 A row compares a program of 48 layers with one of 6; the block's rows compare it with a limit.
+"Regional" compiles each of 12 layers (`for layer in layers: layer.compile()`) instead of the model.
 
     python -m bench compiled_layers
-    python -m bench.compiled_layers inference 48       # one program, in this process
+    python -m bench.compiled_layers inference 48             # one program, in this process
+    python -m bench.compiled_layers inference 12 regional    # layer by layer, or `model` as one
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ from typing import Any
 from bench.harness import Row, publish
 
 FEW, MANY = 6, 48
+REGIONS = 12
+REGIONAL_AIM = 1 / 3  # of the time to compile the model as one
 AIM = 1.15  # of the deeper program's time
 BLOCK_SECONDS = 0.6  # aim of the first compiled block, cold
 WIDTH, HEADS, BATCH, LENGTH = 64, 2, 4, 32
@@ -37,14 +41,23 @@ MODES = ("wait", "background")
 Figures = dict[str, float]
 
 
-def program(t: Any, kind: str, layers: int) -> Callable[[], Any]:
-    """An encoder's forward or training step, or one block's forward, alone or with backward."""
+def program(t: Any, kind: str, layers: int, form: str = "step") -> Callable[[], Any]:
+    """An encoder's forward or training step, or one block's forward, alone or with backward.
+
+    Args:
+        t: the framework.
+        kind: "inference", "gradients" or "training".
+        layers: how many.
+        form: what is compiled: the "step", the "model", or "regional", each layer.
+    """
     t.manual_seed(0)
     width, heads = (WIDTH, HEADS) if layers > 1 else (BLOCK_WIDTH, BLOCK_HEADS)
     layer = t.nn.TransformerEncoderLayer(width, heads, 4 * width, 0.0, batch_first=True)
     model = t.nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
     x = t.randn(BATCH, LENGTH, width)
     optimizer = t.optim.AdamW(model.parameters(), lr=1e-3)
+    for part in {"step": [], "model": [model], "regional": model.layers}[form]:
+        part.compile()
 
     def inference() -> Any:
         with t.no_grad():
@@ -61,7 +74,8 @@ def program(t: Any, kind: str, layers: int) -> Callable[[], Any]:
         optimizer.zero_grad()
         return loss
 
-    return {"inference": inference, "gradients": gradients, "training": training}[kind]
+    step = {"inference": inference, "gradients": gradients, "training": training}[kind]
+    return t.compile(step) if form == "step" else step  # type: ignore[no-any-return]
 
 
 def processor() -> float:
@@ -70,11 +84,12 @@ def processor() -> float:
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
-def child(kind: str, layers: int) -> Figures:
-    """Seconds of the first call, and those of compiling."""
+def child(kind: str, layers: int, form: str = "step") -> Figures:
+    """Seconds of the first call, of compiling and of later calls, and how many graphs there are."""
     import flambeau
+    from flambeau._dynamo.utils import counters
 
-    step = flambeau.compile(program(flambeau, kind, layers))
+    step = program(flambeau, kind, layers, form)
     walls, processors = [], []
     for _ in range(FIRST + LATER):
         wall, work = time.perf_counter(), processor()
@@ -85,6 +100,8 @@ def child(kind: str, layers: int) -> Figures:
         "first": walls[0],
         "wall": _beyond(walls),
         "processor": _beyond(processors),
+        "later": min(walls[FIRST:]),
+        "graphs": counters["stats"]["unique_graphs"],
         "threads": flambeau.get_num_threads(),
     }
 
@@ -94,10 +111,10 @@ def _beyond(times: list[float]) -> float:
     return sum(times[:FIRST]) - FIRST * statistics.median(times[FIRST:])
 
 
-def measured(mode: str, cache: str, kind: str, layers: int) -> Figures:
+def measured(mode: str, cache: str, kind: str, layers: int, form: str = "step") -> Figures:
     """Figures of a fresh process, its caches in a folder."""
     environment = os.environ | {"FLAMBEAU_CACHE_DIR": cache, "FLAMBEAU_COMPILER": mode}
-    command = [sys.executable, "-m", "bench.compiled_layers", kind, str(layers)]
+    command = [sys.executable, "-m", "bench.compiled_layers", kind, str(layers), form]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"[bench] {command[2:]} failed\n{done.stderr[-3000:]}")
@@ -125,6 +142,29 @@ def depths(mode: str, kind: str) -> list[Row]:
     ]
 
 
+def regions(kind: str) -> list[Row]:
+    """Layers that are compiled one by one, beside the model that is compiled as one."""
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
+        for phase in ("cold", "warm"):
+            one, all_ = (
+                measured("wait", os.path.join(cache, form), kind, REGIONS, form)
+                for form in ("regional", "model")
+            )
+            clocks = ("wall", "processor") + ("later", "graphs") * (phase == "warm")
+            rows += [
+                Row(
+                    f"{kind}, {phase}, {clock}",
+                    one[clock],
+                    all_[clock],
+                    one[clock] / all_[clock],
+                    int(one["threads"]),
+                )
+                for clock in clocks
+            ]
+    return rows
+
+
 def blocks(mode: str) -> list[Row]:
     """The first call of one compiled block with empty caches, beside the aim."""
     rows = []
@@ -146,11 +186,14 @@ def main() -> None:
         tables.append((title, [row for kind in KINDS for row in depths(mode, kind)], AIM))
         tables.append((f"The first compiled block, cold, {mode}", blocks(mode), 1.0))
         peers += [(f"{MANY} layers", f"{FEW} layers"), ("flambeau", "aim")]
+    title = f"Compile time of {REGIONS} layers, each by itself, against the model as one"
+    tables.append((title, [row for kind in KINDS for row in regions(kind)], None))
+    peers.append(("regional", "model"))
     publish("compiled_layers", tables, peers=peers)
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        print(json.dumps(child(sys.argv[1], int(sys.argv[2]))))
+        print(json.dumps(child(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])))
     else:
         main()

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import flambeau as torch
 from flambeau._dynamo.exc import UserError
 from flambeau.export._archive import load, save
+from flambeau.export._draft_export import draft_export
+from flambeau.export._environment import DimEnvironment
 from flambeau.export._trace import Trace
 from flambeau.export.decomp_utils import CustomDecompTable, default_decompositions
 from flambeau.export.dynamic_shapes import (
@@ -30,7 +32,6 @@ from flambeau.export.exported_program import (
 )
 from flambeau.export.graph_signature import ExportBackwardSignature, ExportGraphSignature
 from flambeau.export.unflatten import FlatArgsAdapter, UnflattenedModule, unflatten
-from flambeau.ir.failure import failure
 from flambeau.runtime import missing
 from flambeau.utils import _pytree as pytree
 
@@ -76,7 +77,9 @@ def export(
             `dynamic_shapes`, of a wrong structure.
         ConstraintViolationError: an example that is not in the range of its `Dim`.
         GuardOnDataDependentSymNode: a branch depends on data.
-        NotImplementedError: `preserve_module_call_signature`.
+        AttributeError: there is no module of a path.
+        AssertionError: a module whose call is preserved gets arguments of several structures.
+        NotImplementedError: a module whose call is preserved runs where gradients are switched off.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
@@ -89,44 +92,28 @@ def export(
         >>> program.module()(torch.ones(5, 3)).shape
         torch.Size([5, 4])
     """
+    return _exported(mod, args, kwargs, dynamic_shapes, preserve_module_call_signature)
+
+
+def _exported(
+    mod: torch.nn.Module, args: tuple[Value, ...], kwargs: Mapping[str, Value] | None,
+    shapes: Value, preserved: tuple[str, ...], env: DimEnvironment | None = None,
+) -> ExportedProgram:  # fmt: skip
     if not isinstance(mod, torch.nn.Module):
         raise ValueError(f"Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}.")
     if not isinstance(args, tuple):
         raise UserError(
             f"Expecting `args` to be a tuple of example positional inputs, got {type(args)}"
         )
-    if preserve_module_call_signature:
-        problem = "calls of inner modules are not kept"
-        hint = "export the inner modules by themselves"
-        raise failure(NotImplementedError, "export", problem, hint)
-    trace = Trace(mod, args, kwargs or {}, dynamic_shapes)
+    trace = Trace(mod, args, kwargs or {}, shapes, preserved, env)
     signature = ModuleCallSignature([], [], trace.in_spec, trace.out_spec, trace.forward_arg_names)
-    calls = [ModuleCallEntry(name, None if name else signature) for name in trace.called]
+    signatures = {"": signature, **trace.inner.signatures}
+    calls = [ModuleCallEntry(x, signatures.get(x)) for x in {**trace.called, **signatures}]
     return ExportedProgram(
         trace.root, trace.root.graph, trace.signature, trace.state_dict(),
         trace.env.range_constraints(), calls, (args, trace.kwargs), trace.all_constants(),
         conditions=trace.env.conditions(),
     )  # fmt: skip
-
-
-def draft_export(
-    mod: torch.nn.Module,
-    args: tuple[Value, ...],
-    kwargs: Mapping[str, Value] | None = None,
-    *,
-    dynamic_shapes: Value = None,
-    preserve_module_call_signature: tuple[str, ...] = (),
-    strict: bool = False,
-    prefer_deferred_runtime_asserts_over_guards: bool = False,
-) -> NoReturn:
-    """In PyTorch: an export that goes on after errors, and reports all of them.
-
-    Raises:
-        NotImplementedError: always.
-    """
-    problem = "programs with errors are not exported"
-    hint = "export: its errors say what to change"
-    raise failure(NotImplementedError, "draft_export", problem, hint)
 
 
 def register_dataclass(cls: type[Value], *, serialized_type_name: str | None = None) -> None:

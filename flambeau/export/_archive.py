@@ -127,7 +127,7 @@ def _encoded(program: ExportedProgram) -> Json:
     encoder = Encoder(env if isinstance(env, DimEnvironment) else None)
     signature = program.graph_signature
     ranges = [
-        [encoder.size(k), lower, None if upper == int_oo else upper]
+        [encoder.size(k), _bound(lower), _bound(upper)]
         for k, (lower, upper) in program.range_constraints.items()
     ]
     form = {
@@ -141,10 +141,14 @@ def _encoded(program: ExportedProgram) -> Json:
         "outputs": [[x.kind.name, _spec(encoder, x.arg), x.target] for x in signature.output_specs],
         "ranges": ranges,
         "conditions": [encoder.condition(x) for x in program._conditions],
-        "calls": [[x.fqn, _call(x.signature)] for x in program.module_call_graph],
+        "calls": [[x.fqn, _call(encoder, x.signature)] for x in program.module_call_graph],
     }
     form["symbols"] = encoder.symbols
     return form
+
+
+def _bound(number: Value) -> int | None:
+    return None if number in (int_oo, -int_oo) else int(number)
 
 
 def _spec(encoder: Encoder, argument: Value) -> Json:
@@ -156,11 +160,12 @@ def _spec(encoder: Encoder, argument: Value) -> Json:
     return [kind, argument.name]
 
 
-def _call(signature: ModuleCallSignature | None) -> Json:
+def _call(encoder: Encoder, signature: ModuleCallSignature | None) -> Json:
     if signature is None:
         return None
     specs = [pytree.treespec_dumps(x) for x in (signature.in_spec, signature.out_spec)]
-    return [*specs, signature.forward_arg_names]
+    sides = [[_spec(encoder, x) for x in side] for side in (signature.inputs, signature.outputs)]
+    return [*specs, signature.forward_arg_names, *sides]
 
 
 # ------------------------------------------------------------------------------ reading
@@ -232,10 +237,12 @@ def _program(form: Json, tensors: Json) -> ExportedProgram:
         for kind, spec, target in form["outputs"]
     ]
     ranges = {
-        decoder.size(key): ValueRanges(int(lower), int_oo if upper is None else int(upper))
+        decoder.size(key): ValueRanges(
+            -int_oo if lower is None else int(lower), int_oo if upper is None else int(upper)
+        )
         for key, lower, upper in form["ranges"]
     }
-    calls = [ModuleCallEntry(str(name), _called(call)) for name, call in form["calls"]]
+    calls = [ModuleCallEntry(str(name), _called(decoder, call)) for name, call in form["calls"]]
     program = ExportedProgram(
         module, module.graph, ExportGraphSignature(inputs, outputs), dict(tensors["state"]),
         ranges, calls, None, dict(tensors["constants"]),
@@ -262,9 +269,10 @@ def _argument(decoder: Decoder, form: Json) -> Value:
     return _SPECS[form[0]](str(form[1]))
 
 
-def _called(form: Json) -> ModuleCallSignature | None:
+def _called(decoder: Decoder, form: Json) -> ModuleCallSignature | None:
     if form is None:
         return None
     in_spec, out_spec = (pytree.treespec_loads(text) for text in form[:2])
     names = None if form[2] is None else [str(name) for name in form[2]]
-    return ModuleCallSignature([], [], in_spec, out_spec, names)
+    inputs, outputs = ([_argument(decoder, x) for x in side] for side in form[3:] or ((), ()))
+    return ModuleCallSignature(inputs, outputs, in_spec, out_spec, names)

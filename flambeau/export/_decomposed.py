@@ -8,7 +8,8 @@ The result is checked on tensors without data of other sizes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import flambeau as torch
@@ -28,6 +29,7 @@ from flambeau.export.graph_signature import (
     ConstantArgument,
     ExportGraphSignature,
     InputKind,
+    ModuleCallEntry,
     OutputKind,
     OutputSpec,
 )
@@ -43,6 +45,7 @@ from flambeau.ir import size
 from flambeau.ir.failure import failure
 from flambeau.ir.size import SizeExpr
 from flambeau.ir.size_program import evaluate_condition
+from flambeau.runtime.symbolic import is_symbolic
 from flambeau.utils import _python_dispatch as dispatch
 from flambeau.utils import _pytree as pytree
 
@@ -52,7 +55,13 @@ Value = Any  # a tensor, a number, a container of them
 
 
 class _Rerun(Interpreter):
-    """Runs a graph on tensors without writes; operators that take functions get what these hold."""
+    """Runs a graph on tensors without writes; operators that take functions get what these hold.
+
+    Attributes:
+        check: records that a number of data has to be true.
+    """
+
+    check: Callable[[Value, str], None]
 
     def run_node(self, n: Node) -> Value:
         """Runs a node; those that are recorded for it remember its modules."""
@@ -63,7 +72,11 @@ class _Rerun(Interpreter):
         """Calls a function."""
         mode = dispatch._get_current_dispatch_mode()
         if target is wrap_with_set_grad_enabled:
-            return _Rerun(args[1]).run(*args[2:])
+            rerun = _Rerun(args[1])
+            rerun.check = self.check
+            return rerun.run(*args[2:])
+        if target is torch.ops.aten._assert_scalar.default and is_symbolic(args[0]):
+            return self.check(*args)
         if not isinstance(mode, FunctionalTensorMode):
             return super().call_function(target, args, kwargs)
         if not isinstance(target, HigherOrderOperator) and not hasattr(target, "shape_function"):
@@ -118,6 +131,9 @@ class Decomposed:
         self.tracer = OperatorTracer()
         self.mode = CustomCalls(self.tracer, table, self.fakes)
         self.effects: Value = None
+        self.marked = dict.fromkeys(_marked(program))
+        self.sources: dict[str, Value] = {}
+        self.checked: frozenset[str] = frozenset()  # numbers of data
 
     def _recording(self) -> Value:
         recording: Value = object.__new__(_Recording)
@@ -129,7 +145,10 @@ class Decomposed:
 
     def _function(self, *values: Value) -> Value:
         def interpreted(*inside: Value) -> Value:
-            return _Rerun(self.program.graph_module).run(*inside)
+            rerun = _Rerun(self.program.graph_module, garbage_collect_values=not self.marked)
+            rerun.check = self._check
+            results = rerun.run(*inside)
+            return (*results, *[rerun.env[node] for node in self.marked])
 
         run = _Run(interpreted, values)
         self.effects = run.effects
@@ -138,6 +157,13 @@ class Decomposed:
         count = len(order)
         self.written = [run.effects.written[k] for k in order]
         return (*[outputs[k] for k in order], *outputs[count:])
+
+    def _check(self, number: Value, message: str) -> None:
+        env, condition = number.node.shape_env, number.node.expr
+        self.checked |= env.free_symbols(condition)
+        env.expect_true(condition, message)
+        proxy, target = self.mode.sizes.proxy(number), torch.ops.aten._assert_scalar.default
+        self.tracer.create_proxy("call_function", target, (proxy, message), {})
 
     def parts(self) -> tuple[GraphModule, ExportGraphSignature, list[Value]]:
         """The graph, its signature, and the conditions on which it depends."""
@@ -151,6 +177,9 @@ class Decomposed:
         written = [_source(x) for x in output.args[0][: len(self.written)]]
         output.args = ((*written, *output.args[0][len(self.written) :]),)
         graph.eliminate_dead_code()
+        count = len(output.args[0]) - len(self.marked)
+        self.sources = dict(zip([x.name for x in self.marked], output.args[0][count:], strict=True))
+        output.args = (output.args[0][:count],)
         specs = []
         for number, value in enumerate(output.args[0]):
             kind, target = self._target(number)
@@ -162,6 +191,24 @@ class Decomposed:
         _Trial(module, self.fakes.shape_env, conditions, self.program.range_constraints).run()
         return module, signature, conditions
 
+    def calls(self) -> list[Value]:
+        """The calls of inner modules, whose signatures name nodes of the new graph."""
+        entries = []
+        for entry in self.program.module_call_graph:
+            if entry.fqn and entry.signature is not None:
+                before = entry.signature
+                inputs, outputs = (
+                    [self._argument(x) for x in side] for side in (before.inputs, before.outputs)
+                )
+                signature = replace(before, inputs=inputs, outputs=outputs)
+                entry = ModuleCallEntry(entry.fqn, signature)
+            entries.append(entry)
+        return entries
+
+    def _argument(self, argument: Value) -> Value:
+        node = self.sources.get(argument.name)
+        return argument if node is None else argument_of(node)
+
     def _conditions(self) -> list[Value]:
         """Conditions of the program and of the second run.
 
@@ -172,6 +219,8 @@ class Decomposed:
         if not isinstance(env, DimEnvironment):
             return conditions
         for symbol, value in env.environment._replacements.items():
+            if symbol.name in self.checked and env.is_unbacked_symint(symbol):
+                continue
             problem = f"a decomposition needs {symbol} == {value}, which varies in the program"
             hint = "leave its operator out of the table, or export with this size constant"
             raise failure(NotImplementedError, "run_decompositions", problem, hint)
@@ -190,6 +239,16 @@ class Decomposed:
         kind = kinds.get(spec.kind, OutputKind.USER_INPUT_MUTATION)
         target = spec.arg.name if kind is OutputKind.USER_INPUT_MUTATION else spec.target
         return kind, target
+
+
+def _marked(program: Value) -> Iterator[Node]:
+    """The nodes that signatures of inner modules name, without inputs of the program."""
+    nodes = {x.name: x for x in program.graph.nodes if x.op not in ("placeholder", "output")}
+    for entry in program.module_call_graph:
+        if entry.fqn and entry.signature is not None:
+            for argument in (*entry.signature.inputs, *entry.signature.outputs):
+                if argument.name in nodes:
+                    yield nodes[argument.name]
 
 
 def _source(value: Value) -> Value:

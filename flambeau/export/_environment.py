@@ -67,6 +67,9 @@ class DimEnvironment(ShapeEnv):
         self._roots: dict[str, Size] = {}
         self._ranges: dict[str, ValueRanges] = {}
 
+    def begin(self, trace: Value) -> None:
+        """Called with the run whose symbols these are, before it starts."""
+
     # ---- symbols
     def create_symbol(self, val: int, source: Value, *args: Value, **options: Value) -> Size:
         """The symbol of a size that varies; another size as it is.

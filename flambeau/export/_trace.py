@@ -18,6 +18,7 @@ from flambeau._subclasses.fake_tensor import FakeTensorMode
 from flambeau.export import dynamic_shapes
 from flambeau.export._environment import DimEnvironment
 from flambeau.export._grad_mode import enclose
+from flambeau.export._inner_calls import InnerCalls
 from flambeau.export._recorder import CallMode, CallTracer, FunctionCalls
 from flambeau.export.graph_signature import (
     ConstantArgument,
@@ -73,6 +74,8 @@ class Trace:
         module: the module.
         args, kwargs: its arguments.
         shapes: which sizes vary, in any form that `export` takes.
+        preserved: paths of inner modules whose calls have signatures.
+        env: its symbols.
 
     Attributes:
         root: a module of the graph.
@@ -80,12 +83,15 @@ class Trace:
         constants: tensors that are no state, by name.
         in_spec, out_spec: structure of `(args, kwargs)` and of the result.
         called: paths of the modules that ran.
+        inner: calls that have signatures.
     """
 
     def __init__(
-        self, module: Module, args: tuple[Value, ...], kwargs: Mapping[str, Value], shapes: Value
-    ) -> None:
+        self, module: Module, args: tuple[Value, ...], kwargs: Mapping[str, Value], shapes: Value,
+        preserved: Sequence[str] = (), env: DimEnvironment | None = None,
+    ) -> None:  # fmt: skip
         self.module = module
+        self.inner = InnerCalls(module, preserved)
         if isinstance(shapes, dynamic_shapes.ShapesCollection | dynamic_shapes.AdditionalInputs):
             shapes = shapes.dynamic_shapes(module, args, dict(kwargs))
         inputs = dynamic_shapes.combined(module, args, kwargs)
@@ -96,7 +102,7 @@ class Trace:
         values, self.in_spec = pytree.tree_flatten((args, self.kwargs))
         if len(values) != len(leaves):
             raise AssertionError("[export] the arguments have another structure by name")
-        self.env = DimEnvironment()
+        self.env = env or DimEnvironment()
         self.fakes = FakeTensorMode(allow_non_fake_inputs=True, shape_env=self.env)
         self.state = list(_states(module))
         self.tracer = CallTracer()
@@ -106,6 +112,7 @@ class Trace:
         self.values = values
         self.fake_state = [self._static(state.tensor) for state in self.state]
         self.fake_inputs = [self._input(source, value, said) for source, value, said in leaves]
+        self.env.begin(self)
         self._run()
 
     def _static(self, tensor: Value) -> Value:
@@ -152,6 +159,7 @@ class Trace:
             for state, fake in zip(self.state, self.fake_state, strict=True):
                 state.slots[state.key] = fake
             stack.enter_context(self._watched())
+            stack.enter_context(self.inner.watched(self._record))
             stack.enter_context(torch._C.DisableTorchFunctionSubclass())
             stack.enter_context(self.mode)
             stack.enter_context(FunctionCalls())
@@ -162,6 +170,11 @@ class Trace:
             self._assert()
         leaves, self.out_spec = pytree.tree_flatten(results)
         return tuple(map(self._result, leaves))
+
+    def _record(self, function: Value, args: tuple[Value, ...]) -> None:
+        """Adds the call of a function that computes nothing."""
+        proxies = pytree.tree_map(self._result, args)
+        self.tracer.create_proxy("call_function", function, proxies, {})
 
     def _write_assigned(self) -> None:
         """Writes buffers to which the module assigned another tensor."""
@@ -260,6 +273,7 @@ class Trace:
             for node in graph.find_nodes(op="get_attr")
         }
         enclose(graph, attributes, torch.is_grad_enabled())
+        self.inner.read(graph, attributes, argument_of)
         (output,) = graph.find_nodes(op="output")
         outputs = [OutputSpec(OutputKind.USER_OUTPUT, argument_of(x), None) for x in output.args[0]]
         self.signature = ExportGraphSignature(specs, outputs)

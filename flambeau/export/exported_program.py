@@ -10,7 +10,13 @@ from typing import Any, NoReturn
 from flambeau.export._decomposed import Decomposed, has_writes
 from flambeau.export._guards import lowered_module
 from flambeau.export.decomp_utils import default_decompositions
-from flambeau.export.graph_signature import ExportGraphSignature, InputKind, InputSpec
+from flambeau.export.graph_signature import (
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    ModuleCallEntry,
+    ModuleCallSignature,
+)
 from flambeau.fx import Graph, GraphModule
 from flambeau.fx.node import Node
 from flambeau.utils import _pytree as pytree
@@ -18,36 +24,6 @@ from flambeau.utils import _pytree as pytree
 __all__ = ["ExportedProgram", "ModuleCallEntry", "ModuleCallSignature"]
 
 Value = Any  # a tensor, a number, a container of them
-
-
-@dataclass
-class ModuleCallSignature:
-    """How a module is called.
-
-    Attributes:
-        inputs, outputs: its arguments and results in the graph.
-        in_spec, out_spec: their structure.
-        forward_arg_names: names of the parameters of `forward` that were passed.
-    """
-
-    inputs: list[Value]
-    outputs: list[Value]
-    in_spec: Value
-    out_spec: Value
-    forward_arg_names: list[str] | None = None
-
-
-@dataclass
-class ModuleCallEntry:
-    """A module that ran.
-
-    Attributes:
-        fqn: its path; empty for the exported module.
-        signature: of the exported module.
-    """
-
-    fqn: str
-    signature: ModuleCallSignature | None = None
 
 
 @dataclass
@@ -222,10 +198,11 @@ class ExportedProgram:
 
     def _recorded(self, table: dict[Value, Callable[..., Value]]) -> ExportedProgram:
         """The program, recorded again without writes."""
-        graph_module, signature, conditions = Decomposed(self, table).parts()
+        decomposed = Decomposed(self, table)
+        graph_module, signature, conditions = decomposed.parts()
         return ExportedProgram(
             graph_module, graph_module.graph, signature, self._state_dict,
-            dict(self._range_constraints), self._module_call_graph, self._example_inputs,
+            dict(self._range_constraints), decomposed.calls(), self._example_inputs,
             self._constants, conditions=conditions,
         )  # fmt: skip
 

@@ -346,3 +346,33 @@ def is_mutation(spec: OutputSpec) -> bool:
 
 def _shown(argument: ArgumentSpec) -> Value:
     return argument.value if isinstance(argument, ConstantArgument) else argument.name
+
+
+@dataclass
+class ModuleCallSignature:
+    """How a module is called.
+
+    Attributes:
+        inputs, outputs: its arguments and results in the graph.
+        in_spec, out_spec: their structure.
+        forward_arg_names: names of the parameters of `forward` that were passed.
+    """
+
+    inputs: list[Value]
+    outputs: list[Value]
+    in_spec: Value
+    out_spec: Value
+    forward_arg_names: list[str] | None = None
+
+
+@dataclass
+class ModuleCallEntry:
+    """A module that ran.
+
+    Attributes:
+        fqn: its path; empty for the exported module.
+        signature: of the exported module.
+    """
+
+    fqn: str
+    signature: ModuleCallSignature | None = None

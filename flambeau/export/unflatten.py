@@ -7,10 +7,13 @@ from typing import Any
 
 import flambeau as torch
 from flambeau.export._guards import GuardsFn
-from flambeau.export.exported_program import ExportedProgram
-from flambeau.export.graph_signature import InputKind, OutputKind
+from flambeau.export.exported_program import ExportedProgram, ModuleCallSignature
+from flambeau.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from flambeau.fx import Graph, Interpreter
+from flambeau.fx.experimental._operator_trace import _writes
 from flambeau.fx.node import Node, map_arg
+from flambeau.ir.failure import failure
+from flambeau.runtime.symbolic import is_symbolic
 from flambeau.utils import _pytree as pytree
 
 __all__ = ["FlatArgsAdapter", "InterpreterModule", "UnflattenedModule", "unflatten"]
@@ -42,16 +45,31 @@ class InterpreterModule(torch.nn.Module):
 
     Attributes:
         graph: the graph.
+        signature: the form of its calls, where the program has it.
     """
 
     def __init__(self, graph: Graph | None = None) -> None:
         super().__init__()
         self.graph = graph
+        self.signature: ModuleCallSignature | None = None
 
-    def forward(self, *args: Value) -> Value:
-        """Runs the graph."""
+    def forward(self, *args: Value, **kwargs: Value) -> Value:
+        """Runs the graph.
+
+        Raises:
+            TypeError: arguments of another structure than in the program.
+            ValueError: another number or text than in the program, which is a constant of it.
+        """
         assert self.graph is not None
-        return Interpreter(self, graph=self.graph).run(*args)
+        signature = self.signature
+        if signature is None:
+            return Interpreter(self, graph=self.graph).run(*args)
+        leaves = _leaves((args, _ordered(kwargs, signature.in_spec)), signature.in_spec)
+        for leaf, argument in zip(leaves, signature.inputs, strict=True):
+            if isinstance(argument, ConstantArgument) and leaf != argument.value:
+                raise ValueError(f"expected {argument.value!r} as in the program, got {leaf!r}")
+        results = Interpreter(self, graph=self.graph).run(*leaves)
+        return pytree.tree_unflatten(results, signature.out_spec)
 
 
 class UnflattenedModule(torch.nn.Module):
@@ -81,9 +99,7 @@ class UnflattenedModule(torch.nn.Module):
             TypeError: arguments of another structure.
             AssertionError: sizes for which the program does not hold.
         """
-        keys = list(self._in_spec.children_specs[1].context or [])
-        ordered = {key: kwargs[key] for key in (*keys, *kwargs) if key in kwargs}
-        leaves, spec = pytree.tree_flatten((args, ordered))
+        leaves, spec = pytree.tree_flatten((args, _ordered(kwargs, self._in_spec)))
         if spec != self._in_spec:
             if self.flat_args_adapter is None:
                 raise TypeError(
@@ -102,7 +118,8 @@ def unflatten(
     """A program as a tree of modules of the shape that the exported one had.
 
     A module that ran several times has a child for each call: `layer`, `layer@1`. Parameters are
-    those of the program.
+    those of the program. Modules in `preserve_module_call_signature` are called with the arguments
+    that they had, so that another module may take their place.
 
     Args:
         module: the program.
@@ -131,10 +148,22 @@ class _Builder:
     def __init__(self, program: ExportedProgram, root: UnflattenedModule) -> None:
         self.program, self.root = program, root
         self.states: dict[Node, str] = {}
+        self.named = {node.name: node for node in program.graph.nodes}
+        self.signatures = {x.fqn: x.signature for x in program.module_call_graph if x.fqn}
         self.inputs: list[Node] = []
         (self.output,) = program.graph.find_nodes(op="output")
         outer = {*program.graph.find_nodes(op="placeholder"), self.output}
         self.nodes = [n for n in program.graph.nodes if n not in outer]
+        self.called: set[str] = set()
+        self.written = {
+            value: str(spec.target)
+            for spec, value in zip(program.graph_signature.output_specs, self.output.args[0])
+            if spec.kind is OutputKind.BUFFER_MUTATION and isinstance(value, Node)
+        }
+        self.stacks: dict[Node, list[str]] = {}
+        for node in reversed(self.nodes):  # a size belongs to its first user
+            stack = [path for path, _ in node.meta.get("nn_module_stack", {}).values()]
+            self.stacks[node] = stack or next((self.stacks.get(n, []) for n in node.users), [])
 
     def build(self) -> None:
         """Makes the modules."""
@@ -148,6 +177,10 @@ class _Builder:
                 self._assign(str(spec.target), self.program._tensor(spec), spec)
             else:
                 self.inputs.append(node)
+        for node in self.nodes:
+            written = node.args[0] if node.args and _writes(node.target) else None
+            if isinstance(written, Node) and written in self.states:
+                self.states[node] = self.states[written]
         copies: dict[Node, Node] = {}
         for node in self.inputs:
             copies[node] = self.root.graph.placeholder(node.name)
@@ -159,6 +192,11 @@ class _Builder:
         targets = {node.name: node for node in self.inputs}
         specs = self.program.graph_signature.output_specs
         for spec, value in zip(specs, self.output.args[0], strict=True):
+            mutation = spec.kind is OutputKind.BUFFER_MUTATION
+            if (
+                mutation and self.states.get(value) == spec.target
+            ):  # the module that has it wrote it
+                continue
             value = self._read(value, self.root, graph, "", copies)
             if spec.kind is OutputKind.USER_OUTPUT:
                 results.append(value)
@@ -194,15 +232,21 @@ class _Builder:
         """Copies nodes to the graph of a module; those of its children become calls."""
         position = 0
         while position < len(nodes):
-            inner = _call_at(nodes[position], depth + 1)
+            inner = self._call_at(nodes[position], depth + 1)
             end = position + 1
-            if inner is None:
+            if inner is None or inner in self.called:  # what follows its call is not in it
                 self._copy(nodes[position], module, graph, path, copies)
             else:
-                while end < len(nodes) and _call_at(nodes[end], depth + 1) == inner:
+                self.called.add(inner)
+                while end < len(nodes) and self._call_at(nodes[end], depth + 1) == inner:
                     end += 1
                 self._call(inner, module, graph, path, depth + 1, nodes[position:end], copies)
             position = end
+
+    def _call_at(self, node: Node, depth: int) -> str | None:
+        """The call, at a depth of the tree, of which a node is a part."""
+        stack = self.stacks[node]
+        return stack[depth] if depth < len(stack) else None
 
     def _copy(
         self, node: Node, module: Value, graph: Graph, path: str, copies: dict[Node, Node]
@@ -238,6 +282,12 @@ class _Builder:
         """A call of a child that has these nodes."""
         name = inner.partition("@")[0]
         child = self._child(inner, module)
+        relative = inner.removeprefix(f"{path.partition('@')[0]}.") if path else inner
+        if (signature := self.signatures.get(inner)) is not None:
+            child.graph, child.signature = Graph(), signature
+            self._fill_signature(child, inner, depth, nodes)
+            self._call_signature(relative, signature, module, graph, path, nodes, copies)
+            return
         inside = set(nodes)
         outer: list[Node] = []
         for node in nodes:
@@ -251,7 +301,6 @@ class _Builder:
         self._fill(child, child.graph, inner, depth, nodes, within)
         values = tuple([within[n] for n in results])
         child.graph.output(values[0] if len(values) == 1 else values)
-        relative = inner.removeprefix(f"{path.partition('@')[0]}.") if path else inner
         args = tuple([self._read(n, module, graph, path, copies) for n in outer])
         call = graph.create_node("call_module", relative, args)
         if len(results) == 1:
@@ -259,6 +308,87 @@ class _Builder:
             return
         for number, node in enumerate(results):
             copies[node] = graph.call_function(_item, (call, number))
+
+    def _fill_signature(
+        self, child: InterpreterModule, inner: str, depth: int, nodes: Sequence[Node]
+    ) -> None:
+        """Copies nodes to a child whose inputs are the leaves of its arguments."""
+        signature, graph = child.signature, child.graph
+        assert signature is not None and graph is not None
+        within: dict[Node, Node] = {}
+        for number, argument in enumerate(signature.inputs):
+            placeholder = graph.placeholder(argument.name or f"constant_{number}")
+            if argument.name:
+                within[self.named[argument.name]] = placeholder
+        inside, own = set(nodes), f"{inner.partition('@')[0]}."
+        for node in nodes:
+            for source in node.all_input_nodes:
+                if source not in inside and not self.states.get(source, "").startswith(own):
+                    self._recompute(source, inner, graph, within)
+        self._fill(child, graph, inner, depth, nodes, within)
+        for node in inside & self.written.keys():
+            target = self.written[node]
+            if target.startswith(own):
+                buffer = graph.get_attr(target.removeprefix(own))
+                graph.call_function(torch.ops.aten.copy_.default, (buffer, within[node]))
+                self.states[node] = target
+        graph.output(tuple([self._leaf(x, child, graph, inner, within) for x in signature.outputs]))
+
+    def _recompute(self, node: Node, inner: str, graph: Graph, copies: dict[Node, Node]) -> None:
+        """Computes a size again in another graph than the program's first use of it."""
+        if node in copies:
+            return
+        if node.op != "call_function" or not is_symbolic(node.meta.get("val")):
+            problem = f"{inner} or what follows it uses {node.name}, which its call does not pass"
+            hint = "export without preserve_module_call_signature for this module"
+            raise failure(NotImplementedError, "unflatten", problem, hint)
+        at = _size_among(copies, node.meta["val"].node.expr)
+        if at is not None:
+            copies[node] = graph.call_function(torch.ops.aten.sym_size.int, at)
+            return
+        for source in node.all_input_nodes:
+            self._recompute(source, inner, graph, copies)
+        copies[node] = graph.node_copy(node, lambda x: copies[x])
+
+    def _leaf(
+        self, argument: Value, module: Value, graph: Graph, path: str, copies: dict[Node, Node]
+    ) -> Value:
+        """A leaf of arguments or results, in a graph."""
+        if isinstance(argument, ConstantArgument) and not argument.name:
+            return argument.value
+        node = self.named[argument.name]
+        if node not in copies and node not in self.states:
+            problem = f"the call of {path or 'the program'} needs {node.name}, which is not in it"
+            hint = "export without preserve_module_call_signature for this module"
+            raise failure(NotImplementedError, "unflatten", problem, hint)
+        return self._read(node, module, graph, path, copies)
+
+    def _call_signature(
+        self, target: str, signature: ModuleCallSignature, module: Value, graph: Graph, path: str,
+        nodes: Sequence[Node], copies: dict[Node, Node],
+    ) -> None:  # fmt: skip
+        """The call of a child in the form that the exported module had."""
+        leaves = [self._leaf(x, module, graph, path, copies) for x in signature.inputs]
+        specs = []
+        for spec in (signature.in_spec, signature.out_spec):
+            name = f"_spec_{sum(key.startswith('_spec_') for key in vars(module))}"
+            setattr(module, name, spec)
+            specs.append(graph.get_attr(name))
+        both = graph.call_function(pytree.tree_unflatten, (leaves, specs[0]))
+        positional, named = (graph.call_function(_item, (both, k)) for k in range(2))
+        args_spec, kwargs_spec = signature.in_spec.children_specs
+        args = [graph.call_function(_item, (positional, k)) for k in range(args_spec.num_children)]
+        kwargs = {key: graph.call_function(_item, (named, key)) for key in kwargs_spec.context}
+        call = graph.create_node("call_module", target, tuple(args), kwargs)
+        results = graph.call_function(_leaves, (call, specs[1]))
+        for number, argument in enumerate(signature.outputs):
+            if argument.name:
+                item = graph.call_function(_item, (results, number))
+                copies[self.named[argument.name]] = item
+        inside = set(nodes)
+        for node in nodes:
+            if node not in self.states and any(user not in inside for user in node.users):
+                self._recompute(node, target, graph, copies)
 
     def _child(self, inner: str, parent: Value) -> Value:
         """The module of a call; of a further call of a module one that shares its state."""
@@ -275,13 +405,33 @@ class _Builder:
         return child
 
 
-def _item(value: Value, number: int) -> Value:
-    return value[number]
+def _size_among(copies: dict[Node, Node], expression: Value) -> tuple[Node, int] | None:
+    """A tensor of a graph, and its dimension that has a size; None: there is none."""
+    for source, copy in copies.items():
+        value = source.meta.get("val")
+        for dim, extent in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+            if is_symbolic(extent) and extent.node.expr == expression:
+                return copy, dim
+    return None
 
 
-def _call_at(node: Node, depth: int) -> str | None:
-    """The call, at a depth of the tree, of which a node is a part."""
-    stack = list(node.meta.get("nn_module_stack", {}).values())
-    if len(stack) <= depth:
-        return None
-    return str(stack[depth][0])
+def _item(value: Value, key: Value) -> Value:
+    return value[key]
+
+
+def _ordered(kwargs: dict[str, Value], spec: Value) -> dict[str, Value]:
+    """Arguments by name in the order of a structure of `(args, kwargs)`."""
+    keys = list(spec.children_specs[1].context or [])
+    return {key: kwargs[key] for key in (*keys, *kwargs) if key in kwargs}
+
+
+def _leaves(value: Value, spec: Value) -> list[Value]:
+    """The leaves of a value of a structure.
+
+    Raises:
+        TypeError: it has another one.
+    """
+    leaves, found = pytree.tree_flatten(value)
+    if found != spec:
+        raise TypeError(f"expected {spec}, got {found}\nhint: the structure in the program")
+    return leaves

@@ -40,6 +40,7 @@ _legal_ops = dict.fromkeys(
 
 _side_effectful_need_to_be_preserved_pre_dispatch: list[Callable[..., Any]] = []
 
+_CHECKS = ("_assert_", "sym_constrain_range")  # operators that raise, and return nothing
 _side_effectful_functions: set[Callable[..., Any]] = {
     _assert,
     _assert_async,
@@ -454,6 +455,8 @@ class Node:
             name = getattr(self.target, "__name__", "")
             schema = getattr(self.target, "_schema", None)
             if schema is not None and schema.is_mutable:
+                return True
+            if getattr(self.target, "_opname", "").startswith(_CHECKS):
                 return True
             random = impure_random and _function_names.draws_random_numbers(self.target)
             return random or self.target in _side_effectful_functions or _writes_input(name, self)

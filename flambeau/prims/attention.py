@@ -517,11 +517,12 @@ def attention(
     causal: str = "none",
     places: Node | None = None,
     kept: float = 1.0,
+    result: str = "out",
 ) -> Node:
     """softmax(query key^T * scale + mask) value; see the module's page for the operands."""
     operands = [x for x in (query, key, value, mask, places) if x is not None]
     dropout = {} if places is None else {"kept": kept}
-    return bind("attention", *operands, scale=scale, causal=causal, result="out", **dropout)
+    return bind("attention", *operands, scale=scale, causal=causal, result=result, **dropout)
 
 
 def lse(query: Node, key: Node, scale: float = 1.0) -> Node:

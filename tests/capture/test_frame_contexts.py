@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -106,6 +107,19 @@ def suppressed(x: Any) -> Any:
     return x
 
 
+def handled(x: Any) -> Any:
+    """The error whose handler runs, as stacks of managers read it."""
+    before = sys.exception()
+    try:
+        raise KeyError("four")
+    except KeyError as error:
+        same_error, trace = sys.exception() is error, error.__traceback__
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(catching())
+        raise ValueError(before)
+    return x * same_error, trace is not None
+
+
 def named(x: Any) -> Any:
     """A range of the profiler."""
     with torch.profiler.record_function("part"):
@@ -114,7 +128,7 @@ def named(x: Any) -> Any:
 
 BLOCKS: list[Callable[[Any], Any]] = [
     inferred, detached, switched, decorated, decorated_inference, managed, left_by_error, stacked,
-    suppressed, named,
+    suppressed, handled, named,
 ]  # fmt: skip
 
 

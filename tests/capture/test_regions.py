@@ -390,3 +390,26 @@ def test_views_taken_before_a_write_read_memory(check: Any) -> None:
 
     check(program, torch.randn(3, 4))
     assert builds() > 1
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_layers_compiled_one_by_one_share_programs(training):
+    """With gradients, the first layer has a program of its own: nobody needs its input's."""
+    torch.manual_seed(0)
+    layers = torch.nn.Sequential(*(torch.nn.TransformerEncoderLayer(8, 2, 16, 0.0)
+                                   for _ in range(6)))  # fmt: skip
+    x = torch.randn(5, 3, 8)
+
+    def results():
+        with torch.set_grad_enabled(training):
+            out = layers(x).square().mean()
+        return [out, *torch.autograd.grad(out, list(layers.parameters()))] if training else [out]
+
+    eager = results()
+    for layer in layers:
+        layer.compile()
+    counters = torch._dynamo.utils.counters
+    counters.clear()
+    for _ in range(3):
+        assert all(torch.equal(a, b) for a, b in zip(results(), eager, strict=True))
+    assert counters["stats"]["unique_graphs"] == 1 + training

@@ -17,7 +17,6 @@ from flambeau.export import (
     AdditionalInputs,
     Dim,
     ExportedProgram,
-    draft_export,
     export,
     register_dataclass,
     unflatten,
@@ -293,9 +292,7 @@ def test_wrong_arguments():
         export(module_of(lambda self, x: 1), (object(),))
     with pytest.raises(GuardOnDataDependentSymNode):
         export(module_of(lambda self, x: x if x.sum() > 0 else -x), (values(2),))
-    with pytest.raises(NotImplementedError, match="export"):
-        draft_export(nn.ReLU(), (values(2),))
-    with pytest.raises(NotImplementedError, match="inner modules"):
+    with pytest.raises(AttributeError, match="0"):
         export(nn.ReLU(), (values(2),), preserve_module_call_signature=("0",))
     program = export(nn.ReLU(), (values(2),))
     with pytest.raises(RuntimeError, match="Unable to call ExportedProgram directly"):
@@ -516,3 +513,17 @@ def test_modules_of_other_threads_are_not_part():
     finally:
         done.set()
         thread.join()
+
+
+def test_checks_of_data_in_decomposed_programs():
+    class Checked(nn.Module):
+        def forward(self, x):
+            number = x.sum().item()
+            torch._check(number > 3)
+            return x + number
+
+    program = export(Checked(), (torch.ones(4),))
+    for each in (program, program.run_decompositions(), program.run_decompositions({})):
+        assert torch.equal(each.module()(torch.ones(4)), torch.full((4,), 5.0))
+        with pytest.raises(RuntimeError, match="assertion failed"):
+            each.module()(torch.zeros(4))

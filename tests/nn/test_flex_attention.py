@@ -7,6 +7,7 @@ import math
 import pytest
 
 import flambeau as torch
+from flambeau import runtime
 from flambeau.nn.attention import implementations, varlen
 from flambeau.nn.attention.flex_attention import (
     AuxRequest,
@@ -158,3 +159,124 @@ def test_registered_implementations(monkeypatch):
     assert calls == ["removed"] and attention.current_flash_attention_impl() is None
     with pytest.raises(ValueError, match="Unknown flash attention impl"):
         attention.activate_flash_attention_impl("FA3")
+
+
+KEYS = (1, 5, 130, 1024, 2049, 5000)  # of one query; segments have 1024
+FORMS = {
+    "plain": {},
+    "score_mod": {"score_mod": lambda s, b, h, q, kv: s - (kv - q).abs() * 0.01},
+    "block_mask": {"hidden": 3},
+    "both": {"score_mod": lambda s, b, h, q, kv: s * (h + 1), "hidden": 3},
+    "sums": {"return_lse": True},
+    "sums, block_mask": {"return_lse": True, "hidden": 3},
+}
+
+
+def options_of(form, keys):
+    options = dict(FORMS[form])
+    hidden = options.pop("hidden", None)
+    if hidden is not None:
+        shown = max(1, keys - hidden)
+        options["block_mask"] = create_block_mask(
+            lambda b, h, q, kv: kv < shown, None, None, 1, keys
+        )
+    return options
+
+
+@pytest.mark.parametrize("heads", [(2, 2), (6, 2), (4, 1)])
+@pytest.mark.parametrize("form", FORMS)
+def test_one_query_has_the_same_bits_on_any_number_of_threads(form, heads):
+    for keys in KEYS:
+        torch.manual_seed(0)
+        q = torch.randn(2, heads[0], 1, 24)
+        k, v = (torch.randn(2, heads[1], keys, size) for size in (24, 40))
+        options = options_of(form, keys) | {"enable_gqa": heads[0] != heads[1]}
+
+        def call(q, k, v, options=options):
+            output = flex_attention(q, k, v, **options)
+            return output if isinstance(output, tuple) else (output,)
+
+        compiled = torch.compile(call)
+        found = []
+        before = torch.get_num_threads()
+        try:
+            for threads in (1, 2, 3):
+                torch.set_num_threads(threads)
+                found += [call(q, k, v), compiled(q, k, v)]
+        finally:
+            torch.set_num_threads(before)
+        for other in found[1:]:
+            assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+        wide = [t.repeat_interleave(heads[0] // heads[1], 1) for t in (k, v)]
+        scores = q @ wide[0].mT / math.sqrt(24)
+        if (change := options.get("score_mod")) is not None:
+            indices = torch.meshgrid(*(torch.arange(n) for n in scores.shape), indexing="ij")
+            scores = change(scores, *indices)
+        if (mask := options.get("block_mask")) is not None:
+            shown = create_mask(mask.mask_mod, 1, 1, 1, keys)
+            scores = scores.masked_fill(~shown, -math.inf)
+        expected = (torch.softmax(scores, -1) @ wide[1], torch.logsumexp(scores, -1))
+        torch.testing.assert_close(found[0], expected[: len(found[0])])
+
+
+def test_keys_of_one_query_are_divided():
+    q, k = torch.randn(1, 4, 1, 16), torch.randn(1, 2, 5000, 16)
+    mask = create_block_mask(lambda b, h, q, kv: kv < 4000, None, None, 1, 5000)
+
+    def call(q, k):
+        return flex_attention(q, k, k, block_mask=mask, enable_gqa=True)
+
+    launches = torch.compiler.explain(call, q, k).launches
+    read = {launch.name: launch.read for launch in launches}
+    assert read["attention_decode_f32"] > k.nbytes and read["attention_join_f32"] > 0
+    assert read["attention_f32"] == 0
+
+
+def test_a_query_alone_has_its_bits_among_others():
+    torch.manual_seed(0)
+    q, k, v = torch.randn(1, 4, 40, 16), torch.randn(1, 2, 3000, 16), torch.randn(1, 2, 3000, 16)
+    mask = create_block_mask(causal, None, None, 40, 3000)
+    together = flex_attention(q, k, v, block_mask=mask, enable_gqa=True, return_lse=True)
+    for row in (0, 17, 39):
+        one = create_block_mask(lambda b, h, q, kv: q + row >= kv, None, None, 1, 3000)  # noqa: B023
+        alone = flex_attention(
+            q[:, :, row : row + 1], k, v, block_mask=one, enable_gqa=True, return_lse=True
+        )
+        assert torch.equal(alone[0], together[0][:, :, row : row + 1])
+        assert torch.equal(alone[1], together[1][:, :, row : row + 1])
+
+
+def test_rows_that_see_nothing(qkv):
+    q, k, v = qkv
+    mask = create_block_mask(lambda b, h, q, kv: q > 3, None, None, 10, 12)
+    output, sums = flex_attention(q, k, v, block_mask=mask, return_lse=True)
+    assert (output[:, :, :4] == 0).all() and (sums[:, :, :4] == -math.inf).all()
+    assert output[:, :, 4:].isfinite().all() and sums[:, :, 4:].isfinite().all()
+
+
+def test_gradients_of_output_and_sums():
+    torch.manual_seed(0)
+    shapes = (2, 4, 3, 4), (2, 2, 5, 4), (2, 2, 5, 6)
+    q, k, v = (torch.randn(s, dtype=torch.float64, requires_grad=True) for s in shapes)
+    mask = create_block_mask(near, None, None, 3, 5)
+    assert torch.autograd.gradcheck(
+        lambda q, k, v: flex_attention(q, k, v, None, mask, enable_gqa=True, return_lse=True),
+        (q, k, v),
+    )
+    assert torch.autograd.gradgradcheck(
+        lambda q, k, v: flex_attention(q, k, v, None, mask, enable_gqa=True, return_lse=True),
+        (q, k, v),
+    )
+
+
+@pytest.mark.usefixtures("no_garbage")
+def test_memory_without_a_function_of_scores_is_linear():
+    def peak(length):
+        q, k, v = (torch.randn(1, 4, length, 16) for _ in range(3))
+        flex_attention(q, k, v)
+        runtime.reset_peak_memory_stats()
+        before = runtime.memory_stats()["allocated_bytes.all.current"]
+        flex_attention(q, k, v)
+        return runtime.memory_stats()["allocated_bytes.all.peak"] - before
+
+    assert peak(2048) < 4.5 * peak(512)

@@ -56,7 +56,7 @@ DRAWING = frozenset(
     "dropout dropout_ feature_dropout feature_dropout_ alpha_dropout_ feature_alpha_dropout_ "
     "feature_alpha_dropout rand_like randn_like randint_like _standard_gamma "
     "nn.functional.feature_alpha_dropout nn.functional.alpha_dropout "
-    "private._attention_lower_right nn.functional.scaled_dot_product_attention".split()
+    "private._attention_with_sums nn.functional.scaled_dot_product_attention".split()
 )
 # Results are storage that nobody wrote.
 UNINITIALISED = frozenset("empty empty_like empty_strided new_empty new_empty_strided".split())

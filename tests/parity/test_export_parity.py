@@ -211,6 +211,67 @@ def test_containers():
     assert [n.name for n in ours.graph.nodes] == [n.name for n in theirs.graph.nodes]
 
 
+def calls_of_inner_modules(library, calls):
+    nn = library.nn
+
+    class Inner(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(3, 3)
+
+        def forward(self, x, pair, *, scale):
+            return {"a": self.linear(x) * scale, "b": (pair[0] + pair[1], 3)}
+
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.other = Inner(), nn.Linear(3, 3)
+
+        def forward(self, x, y):
+            for _ in range(calls):
+                parts = self.inner(x, [x, y], scale=3.0)
+                x = parts["a"] + parts["b"][0]
+            return x + self.other(y)
+
+    return Outer(), (library.ones(2, 3), library.ones(2, 3))
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+def test_calls_of_inner_modules(calls):
+    entries = []
+    for library in (torch, flambeau):
+        module, arguments = calls_of_inner_modules(library, calls)
+        program = library.export.export(
+            module, arguments, preserve_module_call_signature=("inner", "other")
+        )
+        entries.append([re.sub(r"\s+", " ", str(x)) for x in program.module_call_graph])
+    assert entries[0] == entries[1]
+
+
+@pytest.mark.parametrize("name", ["branch", "count", "sizes", "plain"])
+def test_draft_export(name):
+    kinds = []
+    for library in (torch, flambeau):
+
+        class Model(library.nn.Module):
+            def forward(self, x):
+                if name == "branch":
+                    return x + 1 if x.sum() > 0 else x - 1
+                if name == "count":
+                    for _ in range(int((x > 0).sum().item())):
+                        x = x + 1
+                if name == "sizes":
+                    return x.view(2, -1) if x.shape[0] > 3 else x
+                return x * 2
+
+        shapes = ({0: library.export.Dim("n")},) if name == "sizes" else None
+        program = library.export.draft_export(Model(), (library.ones(4),), dynamic_shapes=shapes)
+        report = program._report
+        kinds.append((report.successful(), {str(x.failure_type) for x in report.failures}))
+        assert program.module()(library.ones(4)).shape == ((2, 2) if name == "sizes" else (4,))
+    assert kinds[0] == kinds[1]
+
+
 def test_assigned_buffers():
     def exported(library):
         class Model(library.nn.Module):

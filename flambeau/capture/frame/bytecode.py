@@ -86,6 +86,10 @@ def _do_nothing(*exception: object) -> None:
     """Marks the beginning and the end of a `with` block."""
 
 
+_MOST_DECODED = 512
+_decoded: dict[int, Decoded] = {}  # by identity of the code objects, which they hold
+
+
 def decode(code: types.CodeType, version: type[Frame]) -> Decoded:
     """Reads a code object of a version."""
     listed = list(dis.get_instructions(code))
@@ -122,9 +126,11 @@ class Frame:
 
     def __init__(self, machine: Machine, function: Any, values: list[Any]) -> None:
         code = function.__code__
-        decoded = machine.codes.get(id(code))
+        decoded = _decoded.get(id(code))
         if decoded is None:
-            decoded = machine.codes[id(code)] = decode(code, type(self))
+            if len(_decoded) >= _MOST_DECODED:
+                _decoded.clear()
+            decoded = _decoded[id(code)] = decode(code, type(self))
         self.machine = machine
         self.function = function
         self.instructions = decoded.instructions

@@ -68,7 +68,6 @@ class Machine(Values):
         super().__init__(evidence, rates)
         self.ranged = False
         self.steps = _MAX_STEPS
-        self.codes: dict[int, Any] = {}  # decoded, by identity of the code objects
         self.handled: BaseException | None = None
         self._generators: list[Generator] = []
         self._entered: dict[int, list[Any]] = {}  # copies of gradient modes from outside
@@ -81,7 +80,6 @@ class Machine(Values):
             generator.ended = True
         self._generators.clear()
         self.handled = None
-        self.codes.clear()
 
     # ------------------------------------------------------------------ fresh values
     # ------------------------------------------------------------------ attributes
@@ -227,6 +225,8 @@ class Machine(Values):
             return item if self.is_fresh(value) else self.evidence.read(item)
         if isinstance(descriptor, types.MemberDescriptorType) and not self.is_fresh(value):
             return self._outside_slot(value, kind, name, descriptor)
+        if descriptor is _TRACEBACK and value is self.handled:
+            return self.fresh(Trace())
         error = isinstance(value, BaseException) and name == "args"
         member = isinstance(descriptor, types.MemberDescriptorType)
         if self.is_fresh(value) and (error or member or descriptor in tape.SHOWN):

@@ -98,9 +98,9 @@ def _attend(
         text = "CausalBias should not be used with causal=True"
         raise ValueError(problem("CausalBias", text, "leave is_causal False"))
     if attn_mask.variant == CausalVariant.LOWER_RIGHT:
-        return REGISTRY["private._attention_lower_right"].native(
-            query, key, value, dropout_p, scale=scale, enable_gqa=enable_gqa
-        )
+        return REGISTRY["private._attention_with_sums"].native(
+            query, key, value, None, dropout_p, causal="lower", scale=scale, enable_gqa=enable_gqa
+        )[0]
     return torch.nn.functional.scaled_dot_product_attention(
         query, key, value, None, dropout_p, True, scale=scale, enable_gqa=enable_gqa
     )

@@ -1,7 +1,8 @@
 """`torch.nn.attention.flex_attention`: attention whose scores and mask are functions of indices.
 
-Dong et al., "Flex Attention", 2024. The formula is evaluated over whole score matrices, as PyTorch
-does outside of `torch.compile`; inside, the functions are fused with the rest of the region.
+Dong et al., "Flex Attention", 2024. A mask alone is one of `scaled_dot_product_attention`, which
+stores no scores. With a function of the scores, the formula is evaluated over whole matrices, as
+PyTorch does outside of `torch.compile`; inside, the function is fused with the rest of the region.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypedDict
 
 import flambeau as torch
+from flambeau.language.definition import REGISTRY
 from flambeau.nn.messages import problem
 
 Tensor = Any
@@ -457,28 +459,38 @@ def flex_attention(
         raise NotImplementedError(problem("flex_attention", text, "AuxRequest(lse=True)"))
     if block_mask is not None:
         _fits(block_mask, query, key)
-    group, batches = query.shape[1] // key.shape[1], query.shape[0]
-    keys, values = (
-        t.repeat_interleave(group, 1).expand(batches, -1, -1, -1) if group > 1 else
-        t.expand(batches, -1, -1, -1)
-        for t in (key, value)
-    )  # fmt: skip
-    precision = torch.float64 if query.dtype == torch.float64 else torch.float32
-    scores = (query @ keys.mT).to(precision)
-    scores = scores * (1.0 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    with_sums = return_lse or (return_aux is not None and return_aux.lse)
     if score_mod is not None:
-        indices = _indices(scores.shape, query.device)
-        scores = _over_indices(score_mod, (0,))(scores, *indices).to(precision)
-    hidden = None
+        output, sums = _scored(query, key, value, score_mod, block_mask, scale, with_sums)
+    else:
+        shown = None if block_mask is None else _shown(block_mask, query, key)
+        attend = torch.nn.functional.scaled_dot_product_attention
+        if with_sums:
+            attend = REGISTRY["private._attention_with_sums"].native
+        output = attend(query, key, value, shown, scale=scale, enable_gqa=enable_gqa)
+        output, sums = output if with_sums else (output, None)
+    if return_lse:
+        return output, sums
+    return output if return_aux is None else (output, AuxOutput(lse=sums))
+
+
+def _scored(
+    query: Tensor, key: Tensor, value: Tensor, score_mod: Callable[..., Any],
+    block_mask: BlockMask | None, scale: float | None, with_sums: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Attention to the scores that a function returns, a matrix."""
+    batches, heads, length = query.shape[:3]
+    rows = (batches, key.shape[1], heads // key.shape[1] * length)  # those that share keys
+    precision = torch.float64 if query.dtype == torch.float64 else torch.float32
+    scores = query.reshape(*rows, query.shape[3]) @ key.mT
+    scores = scores.reshape(batches, heads, length, key.shape[2]).to(precision)
+    scores = scores * (1.0 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    indices = _indices(scores.shape, query.device)
+    scores = _over_indices(score_mod, (0,))(scores, *indices).to(precision)
     if block_mask is not None:
-        scores = scores.masked_fill(~_shown(block_mask, query, keys), -math.inf)
-    if block_mask is not None or score_mod is not None:
-        hidden = (scores == -math.inf).all(-1, keepdim=True)
-    weights = torch.softmax(scores, -1)
-    if hidden is not None:
-        weights = weights.masked_fill(hidden, 0.0)
-    output = weights.to(query.dtype) @ values
-    if not return_lse and (return_aux is None or not return_aux.lse):
-        return output if return_aux is None else (output, AuxOutput())
-    sums = torch.logsumexp(scores, -1)
-    return (output, sums) if return_lse else (output, AuxOutput(lse=sums))
+        scores = scores.masked_fill(~_shown(block_mask, query, key), -math.inf)
+    hidden = (scores == -math.inf).all(-1, keepdim=True)
+    weights = torch.softmax(scores, -1).masked_fill(hidden, 0.0).to(query.dtype)
+    output = weights.reshape(*rows, key.shape[2]) @ value
+    output = output.reshape(batches, heads, length, value.shape[3])
+    return output, torch.logsumexp(scores, -1) if with_sums else None

@@ -6,6 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 import flambeau as torch
+from flambeau.language.definition import REGISTRY
 from flambeau.nn.messages import problem
 
 Tensor = Any
@@ -24,8 +25,7 @@ class AuxRequest(NamedTuple):
 
 def _one(q: Tensor, k: Tensor, v: Tensor, scale: float, window: tuple[int, int]) -> Any:
     """Attention of one sequence: (heads, length, size)."""
-    scores = (q @ k.mT).to(torch.float64 if q.dtype == torch.float64 else torch.float32) * scale
-    queries, keys = q.shape[-2], k.shape[-2]
+    queries, keys, shown = q.shape[-2], k.shape[-2], None
     if window != (-1, -1):
         ahead = torch.arange(keys) - (torch.arange(queries)[:, None] + keys - queries)
         shown = torch.ones_like(ahead, dtype=torch.bool)
@@ -33,10 +33,8 @@ def _one(q: Tensor, k: Tensor, v: Tensor, scale: float, window: tuple[int, int])
             shown = shown & (ahead >= -window[0])
         if window[1] >= 0:
             shown = shown & (ahead <= window[1])
-        scores = scores.masked_fill(~shown, -math.inf)
-    hidden = (scores == -math.inf).all(-1, keepdim=True)
-    weights = torch.softmax(scores, -1).masked_fill(hidden, 0.0)
-    return weights.to(q.dtype) @ v, torch.logsumexp(scores, -1)
+    attend = REGISTRY["private._attention_with_sums"].native
+    return attend(q, k, v, shown, scale=scale, enable_gqa=True)
 
 
 def varlen_attn(
@@ -72,14 +70,13 @@ def varlen_attn(
         text = f"query has {query.shape[1]} heads, key {key.shape[1]}"
         raise ValueError(problem("varlen_attn", text, "enable_gqa=True"))
     scale = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
-    group = query.shape[1] // key.shape[1]
     starts = cu_seq_q.tolist()
     key_starts = starts if cu_seq_k is None else cu_seq_k.tolist()
     outputs, sums = [], []
     for number in range(len(starts) - 1):
         q = query[starts[number] : starts[number + 1]].transpose(0, 1)
         span = slice(key_starts[number], key_starts[number + 1])
-        k, v = (t[span].transpose(0, 1).repeat_interleave(group, 0) for t in (key, value))
+        k, v = (t[span].transpose(0, 1) for t in (key, value))
         output, lse = _one(q, k, v, scale, tuple(window_size))  # type: ignore[arg-type]
         outputs.append(output.transpose(0, 1))
         sums.append(lse)

@@ -172,8 +172,9 @@ def attend(
     scale: float | None,
     enable_gqa: bool,
     generator: int,
-) -> Node:
-    """softmax(Q K^T * scale + mask) V; `causal` as in `prims/attention.py`."""
+) -> tuple[Node, Node]:
+    """softmax(Q K^T * scale + mask) V, and the logarithms of the sums of exponentials; `causal` as
+    in `prims/attention.py`."""
     _check(query, key, value, attn_mask)
     lead, *operands = _batches(query, key, value, enable_gqa)
     mask = None if attn_mask is None else _full_mask(attn_mask, lead, operands[0], operands[1])
@@ -187,10 +188,14 @@ def attend(
     if 0.0 < dropout_p < 1.0:
         draws = (operands[0].shape[2], operands[1].shape[2])
         places = prims.random_places(operands[0].shape[:2], draws, generator)
-    out = attention(operands[0], operands[1], operands[2], mask, factor, causal, places, retain)
+    constants = (factor, causal, places, retain)
+    out = attention(operands[0], operands[1], operands[2], mask, *constants)
     if dropout_p == 1.0:
         out = out * prims.zeros_like(out)
-    return prims.reshape(out, (*lead, *out.shape[2:]))
+    lse = attention(operands[0], operands[1], operands[2], mask, *constants, result="lse")
+    empty = prims.eq(lse, prims.full_like(math.inf, lse))
+    lse = prims.where(empty, prims.full_like(-math.inf, lse), lse)
+    return prims.reshape(out, (*lead, *out.shape[2:])), prims.reshape(lse, (*lead, lse.shape[2]))
 
 
 @op(
@@ -243,30 +248,39 @@ def scaled_dot_product_attention(
             "hint: fold the causal mask into attn_mask"
         )
     causal = "upper" if is_causal else "none"
-    return attend(query, key, value, attn_mask, dropout_p, causal, scale, enable_gqa, generator)
+    return attend(query, key, value, attn_mask, dropout_p, causal, scale, enable_gqa, generator)[0]
 
 
-def _lower_samples() -> Any:
-    yield sample(T(2, 3, 4, 8), T(2, 3, 7, 8), T(2, 3, 7, 6))
-    yield sample(T(2, 7, 8), T(2, 4, 8), T(2, 4, 8))
+def _sums_samples() -> Any:
+    yield sample(T(2, 3, 4, 8), T(2, 3, 7, 8), T(2, 3, 7, 6), causal="lower")
+    yield sample(T(2, 7, 8), T(2, 7, 8), T(2, 7, 8), causal="lower")
+    mask = T(20, 7, dtype="bool", low=0, high=2, grad=False)
+    yield sample(T(1, 4, 20, 8), T(1, 2, 7, 8), T(1, 2, 7, 8), mask, enable_gqa=True)
 
 
 @op(
-    name="_attention_lower_right",
+    name="_attention_with_sums",
     where="private",
-    layout="follow",
-    samples=_lower_samples,
+    results="out lse",
+    samples=_sums_samples,
+    autocast="lower",
     pointwise=False,
 )
-def attention_lower_right(
+def attention_with_sums(
     query: Tensor,
     key: Tensor,
     value: Tensor,
+    attn_mask: Tensor | None = None,
     dropout_p: float = 0.0,
     *,
+    causal: str = "none",
     scale: float | None = None,
     enable_gqa: bool = False,
     generator: Generator | None = None,
-) -> Tensor:
-    """Attention in which the last query sees all keys, the one before it all but the last, ..."""
-    return attend(query, key, value, None, dropout_p, "lower", scale, enable_gqa, generator)
+) -> tuple[Tensor, Tensor]:
+    """Attention, and log(sum(exp(scores))) of each query: -inf where it sees no key.
+
+    Args:
+        causal: "lower": the last query sees all keys, the one before it all but the last, ...
+    """
+    return attend(query, key, value, attn_mask, dropout_p, causal, scale, enable_gqa, generator)
