@@ -28,7 +28,7 @@ from flambeau.ir.lock import importing
 from flambeau.ir.spelling import FEW, MANY, SPELLINGS, spelling_of
 from flambeau.prims.record import PRIMITIVES
 
-INTERFACE = 2  # raised, with kBlockInterface of the core, when names, operands or numbers change
+INTERFACE = 3  # raised, with kBlockInterface of the core, when names, operands or numbers change
 MASK_BITS = 32  # of bools in blocks
 WIDTHS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "u128"}
 MOVES = (
@@ -277,12 +277,7 @@ def table(parts: Sequence[Piece]) -> str:
     """The translation unit of the table that the library exports."""
     functions = [entry for piece in parts for entry in piece.functions]
     constants = [entry for piece in parts for entry in piece.constants]
-    names: dict[str, Value] = {
-        "functions": list(dict.fromkeys(symbol for _, symbol in functions)),
-        "constants": [symbol for _, symbol in constants],
-        "entries": [*functions, *constants],
-        "interface": INTERFACE,
-    }
+    names: dict[str, Value] = {"entries": [*functions, *constants], "interface": INTERFACE}
     return library.head(frozenset()) + sections("functions")["table"].render(names)
 
 
