@@ -8,7 +8,7 @@ a Plan. `plan_grammar` prints and verifies them. `packed` and `unpacked` are the
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from flambeau.ir.lock import importing
@@ -324,6 +324,27 @@ def packed(record: Any) -> Any:
     return record
 
 
+def changes(base: Any, other: Any) -> Any:
+    """The difference of two packed records: a dict, by position, of what `other` has instead.
+
+    Positions have changes of their own where both have a tuple of the same length.
+    """
+    if not (isinstance(base, tuple) and isinstance(other, tuple) and len(base) == len(other)):
+        return other
+    pairs = enumerate(zip(base, other))
+    return {i: changes(a, b) for i, (a, b) in pairs if repr(a) != repr(b)}  # 1, 1.0, True, -0.0
+
+
+def changed(base: Any, change: Any) -> Any:
+    """The packed record with this difference."""
+    if not isinstance(change, dict):
+        return change
+    fields = list(base)
+    for place, each in change.items():
+        fields[place] = changed(fields[place], each)
+    return tuple(fields)
+
+
 def _narrow(numbers: Sequence[int]) -> Sequence[int]:
     """Integers as bytes of the least width, after the letter that `memoryview.cast` takes."""
     with importing:
@@ -365,20 +386,32 @@ def unpacked_spec(fields: Sequence[Any]) -> PlanSpec:
     )
 
 
-def unpacked_execution(fields: Sequence[Any]) -> Execution:
-    """The `Execution` that was packed."""
+def unpacked_execution(
+    fields: Sequence[Any], program_at: Callable[[int], Sequence[Any]] | None = None
+) -> Execution:
+    """The `Execution` that was packed.
+
+    Args:
+        fields: the packed record.
+        program_at: the packed block program of a number, where launches have numbers instead.
+    """
     execution = Execution(*fields)
     return execution._replace(
         program=_program(execution.program),
         buffers=[Buffer(*x) for x in execution.buffers],
-        launches=[_unpacked_launch(x) for x in execution.launches],
+        launches=[_unpacked_launch(x, program_at) for x in execution.launches],
     )
 
 
-def _unpacked_launch(fields: Sequence[Any]) -> Launch:
+def _unpacked_launch(
+    fields: Sequence[Any], program_at: Callable[[int], Sequence[Any]] | None
+) -> Launch:
     launch = Launch(*fields)
     packing = None if launch.packing is None else Packing(*launch.packing)
-    program = None if launch.program is None else BlockProgram(*launch.program)
+    program: Any = launch.program
+    if isinstance(program, int) and program_at is not None:
+        program = program_at(program)
+    program = None if program is None else BlockProgram(*program)
     scalars = [Number(*x) for x in launch.scalars]
     numbers: dict[str, Any] = {name: _numbers(getattr(launch, name)) for name in _NUMBERS}
     return launch._replace(scalars=scalars, packing=packing, program=program, **numbers)
