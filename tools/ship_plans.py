@@ -36,7 +36,7 @@ from tools.dictionaries import compress
 # one group of each of the first two, some 0.1 ms.
 GROUPS = (14, 6, 64)
 T = TypeVar("T")
-Numbers = dict[BlockProgram | None, Any]
+Numbers = dict[Any, Any]  # of block programs; None: None
 Plans = dict[str, tuple[bytes, bool]]  # by the name's text: content, whether for every target
 
 
