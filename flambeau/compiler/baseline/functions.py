@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,13 +22,14 @@ from flambeau.compiler.codegen.c.printer.c_spelling import Spelled, Speller, spe
 from flambeau.compiler.codegen.c.printer.c_types import HALVES, MEMORY_KIND, Lanes
 from flambeau.compiler.codegen.c.template import SUFFIX, Template, Value, helpers
 from flambeau.compiler.targets import Target
-from flambeau.ir.dtypes import ITEM_SIZE, NAMES
+from flambeau.ir.dtypes import ITEM_SIZE, MINIFLOATS, NAMES
 from flambeau.ir.kernel import reduced
 from flambeau.ir.lock import importing
 from flambeau.ir.spelling import FEW, MANY, SPELLINGS, spelling_of
 from flambeau.prims.record import PRIMITIVES
 
 INTERFACE = 3  # raised, with kBlockInterface of the core, when names, operands or numbers change
+BLOCK = 1024  # elements, at most: kBlock of the core
 MASK_BITS = 32  # of bools in blocks
 WIDTHS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "u128"}
 MOVES = (
@@ -170,9 +171,41 @@ def _rounds(signature: Signature, spelled: Spelled, lanes: Lanes) -> str | None:
     return single.name if rounded == spelled.text else None
 
 
-def _function(signature: Signature, target: Target) -> Piece:
+def _halves(signature: Signature, spelled: Spelled, lanes: Lanes) -> tuple[Signature, ...]:
+    """The casts to and from float32 that a cast of an eight-bit float is; none: it is another."""
+    dtypes = (*signature.operands, signature.result)
+    if signature.primitive != "cast" or MINIFLOATS.keys().isdisjoint(dtypes) or "f32" in dtypes:
+        return ()
+    first = Signature("cast", signature.operands, "f32")
+    second = Signature("cast", ("f32",), signature.result)
+    inner, outer = spell(*first, lanes).text, spell(*second, lanes).text
+    return (first, second) if re.sub(r"\ba\b", inner, outer) == spelled.text else ()
+
+
+def _halved(signature: Signature, symbols: Mapping[str, str], target: Target) -> Piece | None:
+    """Such a cast as a call of both, in place of some 1.5 KB of code; None: it is another."""
     lanes = lanes_of((*signature.operands, signature.result), target)
     spelled = spell(*signature, lanes)
+    halves = _halves(signature, spelled, lanes)
+    if not halves:
+        return None
+    symbol = symbol_of(signature.name)
+    names: dict[str, Value] = {
+        "symbol": symbol,
+        "operand": one_of(spelled.types[0]),
+        "element": one_of(spelled.type),
+        "first": symbols[halves[0].name],
+        "second": symbols[halves[1].name],
+        "block": BLOCK,
+    }
+    return Piece(sections("functions")["halved"].render(names), ((signature.name, symbol),))
+
+
+def _function(signature: Signature, target: Target) -> Piece | None:
+    lanes = lanes_of((*signature.operands, signature.result), target)
+    spelled = spell(*signature, lanes)
+    if _halves(signature, spelled, lanes):
+        return None
     length = spelling_of(signature.primitive).length
     single = _rounds(signature, spelled, lanes) if length >= MANY else None
     if single is None:
@@ -257,8 +290,11 @@ def pieces(target: Target) -> list[Piece]:
     with importing:
         from flambeau.compiler.baseline.reductions import reductions
 
-    pointwise = (_function(signature, target) for signature in signatures())
+    pointwise = filter(None, (_function(signature, target) for signature in signatures()))
     merged = _merged(itertools.chain(pointwise, _conversions(target)))
+    symbols = dict(entry for piece in merged for entry in piece.functions)
+    halved = filter(None, (_halved(signature, symbols, target) for signature in signatures()))
+    merged += _merged(halved)
     return [*merged, *_moves(), _positions(target), *reductions(target)]
 
 
