@@ -172,14 +172,17 @@ def _rounds(signature: Signature, spelled: Spelled, lanes: Lanes) -> str | None:
 
 
 def _halves(signature: Signature, spelled: Spelled, lanes: Lanes) -> tuple[Signature, ...]:
-    """The casts to and from float32 that a cast of an eight-bit float is; none: it is another."""
+    """The casts to and from float32 that a cast of an eight-bit float, or to a half type, is; none:
+    it is another."""
     dtypes = (*signature.operands, signature.result)
-    if signature.primitive != "cast" or MINIFLOATS.keys().isdisjoint(dtypes) or "f32" in dtypes:
+    narrow = signature.result in HALVES or not MINIFLOATS.keys().isdisjoint(dtypes)
+    if signature.primitive != "cast" or not narrow or "f32" in dtypes:
         return ()
     first = Signature("cast", signature.operands, "f32")
     second = Signature("cast", ("f32",), signature.result)
     inner, outer = spell(*first, lanes).text, spell(*second, lanes).text
-    return (first, second) if re.sub(r"\ba\b", inner, outer) == spelled.text else ()
+    same = inner != "a" and re.sub(r"\ba\b", inner, outer) == spelled.text
+    return (first, second) if same else ()
 
 
 def _halved(signature: Signature, symbols: Mapping[str, str], target: Target) -> Piece | None:
