@@ -55,6 +55,7 @@ from flambeau import serialization as serialization
 from flambeau import signal as signal
 from flambeau import sparse as sparse
 from flambeau import special as special
+from flambeau import standalone as standalone
 from flambeau import storage as storage
 from flambeau import testing as testing
 from flambeau import torch_version as torch_version

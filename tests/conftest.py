@@ -32,8 +32,8 @@ CODE_GENERATOR = (
     "core/test_plan_replace.py", "core/test_stored_plans.py", "docs/test_pages.py",
     "docs/test_stages.py",
     "ops/test_varying_numbers.py", "profiler/test_profiler_events.py",
-    "profiler/test_roofline.py", "stress/test_cache_kill.py", "stress/test_worker_kill.py",
-    "test_extension.py", "test_mistakes.py", "test_packaging.py",
+    "profiler/test_roofline.py", "standalone", "stress/test_cache_kill.py",
+    "stress/test_worker_kill.py", "test_extension.py", "test_mistakes.py", "test_packaging.py",
 )  # fmt: skip
 
 

@@ -59,12 +59,14 @@ PACKAGE_LINES = {
     "_higher_order_ops": 1031,  # 224 before operators, their checks and `nested_compile_region`
     # 2560 before tables were made when they are read.
     # 2536 before modules lost the parameters that frozen programs own.
-    "_inductor": 2541,  # 181 before passes of users, and patterns of nodes
+    # 2541 before packages of compiled models.
+    "_inductor": 2700,  # 181 before passes of users, and patterns of nodes
     "_numpy": 1900,  # NumPy's functions on tensors: some 230 of them
     "_prims": 115,  # primitives under PyTorch's names
     "_prims_common": 725,
     "_refs": 145,  # lists of PyTorch's references
-    "_subclasses": 2515,  # 1116 before functionalization, and sizes that are symbols
+    # 2515 before fakes told a recorder of operators' programs.
+    "_subclasses": 2522,  # 1116 before functionalization, and sizes that are symbols
     "accelerator": 49,
     "amp": 1000,
     "ao": 200,
@@ -91,7 +93,8 @@ PACKAGE_LINES = {
     # 18,490 before equal layers were planned once, and operands were read by whole vectors.
     # 19,350 before layers of training steps were planned once, with a proof for each launch.
     # 19,700 before results took over operands' memory, and Windows' compilers.
-    "compiler": 20_020,
+    # 20_020 before kernels and their executor became one library.
+    "compiler": 20_075,
     "core": 1965,
     "cpu": 226,
     "cuda": 248,
@@ -116,7 +119,8 @@ PACKAGE_LINES = {
     # 5231 before named forms of operations.
     # 5255 before plans said which temporaries share memory, and how constants are computed.
     # 5287 before named predicates and marks of plans.
-    "ir": 5294,
+    # 5294 before PyTorch's numbers of dtypes.
+    "ir": 5303,
     "jit": 6073,
     "language": 1441,
     # 3415 before the table of PyTorch's schemas, and operators on Python values.
@@ -148,6 +152,7 @@ PACKAGE_LINES = {
     "serialization": 4835,
     "signal": 11,
     "sparse": 3514,
+    "standalone": 1365,  # packages of compiled models: graph, tables as C, file, loader
     "testing": 615,
     # 12302 before `nested_compile_region` did what it says, and stances; 12_395 before `DebugMode`.
     # 13_050 before a mode could answer a call before its operator calls others.

@@ -264,6 +264,8 @@ def _symbolic_answer(mode: Value, func: Value, name: str, args: Value, kwargs: V
     """The result of a call for whose sizes symbols have rules of their own."""
     calls = late("flambeau._subclasses.symbolic_calls")
     result = calls.special(mode, name, args, kwargs)
+    if mode.recorder is not None and result is not NotImplemented:
+        mode.recorder.add_special(name, args, kwargs, result)
     return calls.compose(mode, func, args, kwargs) if result is NotImplemented else result
 
 
@@ -286,6 +288,8 @@ def _inner(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     fake_result = _results(mode, result, fake.fake_device)
     if mode.shape_env is not None:
         late("flambeau._subclasses.symbolic_calls").inherit(mode, func, args, kwargs, fake_result)
+    if mode.recorder is not None:
+        mode.recorder.add_alias(name_of(func), args, fake_result)
     return fake_result
 
 
@@ -322,6 +326,11 @@ def run(
         calls = late("flambeau._subclasses.symbolic_calls")
         sized = calls.annotate if isinstance(func, _core.Op) else calls.inherit
         sized(mode, func, args, kwargs, fake_result)
+    if mode.recorder is not None:
+        if isinstance(func, _core.Op):
+            mode.recorder.add(func, args, kwargs, fake_result)
+        else:
+            mode.recorder.add_alias(name_of(func), args, fake_result)
     if constant is None:
         _forget_constants(mode, func, result, args)
     elif isinstance(fake_result, Tensor) and not any(fake_result is x for x in tensors):

@@ -237,6 +237,8 @@ class FakeTensorMode(TorchDispatchMode):
         torch.Size([2, 1000000])
     """
 
+    recorder: Any = None  # told of each operator with a program (`standalone/program.py`)
+
     def __init__(
         self,
         *,

@@ -409,6 +409,7 @@ STAGES = (
     Stage("assemble", _assemble, _execution_text),
 )
 _TUNED_STAGES = (*STAGES[:-1], Stage("tune", _tune, _schedule_text), STAGES[-1])
+_LIBRARY_STAGES = tuple(x for x in STAGES if x.name not in ("tier", "compile", "assemble"))
 _PREPARE, _LOWER = (
     next(number for number, stage in enumerate(STAGES) if stage.name == name)
     for name in ("prepare", "lower")
@@ -524,6 +525,24 @@ def _contents(kernels: list[Kernel]) -> list[str]:
         from flambeau.compiler import codegen
 
     return [codegen.content_of(kernel) for kernel in kernels]
+
+
+def for_library(graph: Graph, registers: int) -> tuple[Execution, list[Kernel]]:
+    """Plans a graph for a library of its own.
+
+    Args:
+        graph: the program.
+        registers: number of registers of the metadata program.
+
+    Returns:
+        The execution, kernels by number, and these.
+    """
+    state = State(graph, registers)
+    with collection.paused():
+        for _ in _run(state, _LIBRARY_STAGES):
+            pass
+    numbers = {text: number for number, text in enumerate(state.kernels)}
+    return _executed(state, state.schedule, numbers, {}, []), list(state.kernels.values())
 
 
 def stages(graph: Graph, upto: str = "assemble") -> list[tuple[str, float, str]]:

@@ -101,6 +101,12 @@ CATEGORY = {row.name: ("bool", "int", "float", "complex").index(row.kind) for ro
 TITLES = {row.name: row.title for row in ROWS}
 MEMORY = {row.name: row.memory for row in ROWS}
 PARTS = {row.name: row.real for row in ROWS if row.real}  # of complex dtypes
+# PyTorch's numbers of dtypes (`c10::ScalarType`), which interfaces in C have.
+SCALAR_TYPES = {
+    "u8": 0, "i8": 1, "i16": 2, "i32": 3, "i64": 4, "f16": 5, "f32": 6, "f64": 7, "c32": 8,
+    "c64": 9, "c128": 10, "bool": 11, "bf16": 15, "e5m2": 23, "e4m3fn": 24, "e5m2fnuz": 25,
+    "e4m3fnuz": 26, "u16": 27, "u32": 28, "u64": 29, "e8m0fnu": 44, "e2m1fnx2": 45,
+}  # fmt: skip
 COMPUTE = {row.name: row.compute for row in ROWS if row.compute}
 
 # Whole numbers of more than a byte without a sign: PyTorch promotes them with floats alone.

@@ -65,6 +65,11 @@ class Builder {
     }
     if (r_->records.empty()) return live_.empty();
     x_->instance = steal(record_lookup(r_, live_, region_.words));
+    // Where calls recorded copies of memory of others, this program is none of theirs.
+    if (!x_->instance && r_->outside && region_.words.empty()) {
+      x_->instance = steal(record_instance(r_, live_, {}, nullptr, nullptr));
+      if (PyErr_Occurred()) return false;
+    }
     if (!x_->instance) return refuse(kOtherProgram) != nullptr;
     return fits(x_->instance->plan);
   }

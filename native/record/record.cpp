@@ -594,7 +594,7 @@ void record_enter() {
 void record_learn() {
   record_enter();
   active_recorder->learning = true;
-  active_recorder->refused = false;
+  active_recorder->refused = active_recorder->outside = false;
 }
 
 void record_forget_learnt() {

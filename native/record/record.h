@@ -154,6 +154,7 @@ struct Recorder {
   bool symbolic = false;     // what is called now is the backward of what was recorded
   bool appended = false;     // the newest call is its last record
   bool written = false;      // a call writes to memory from outside of the stream
+  bool outside = false;      // in a dry run: it reads memory of others, which calls read as copies
   bool lasting = false;      // calls of sealed scopes reach memory of others: run at their end
   int rereads = 0;           // flushes of this region that reads of memory of others asked for
   int sealed = 0;            // scopes without code of users, see recording.record_sealed

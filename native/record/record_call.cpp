@@ -214,8 +214,11 @@ bool reads_outside(const Recorder* r, const Tensor* t) {
   return others_reach(t->storage) && !written_here(r, t->storage);
 }
 
-// Whether it has to read a copy: nobody's code runs in a scope that is sealed.
-bool reads_copy(const Recorder* r, const Tensor* t) { return !r->sealed && reads_outside(r, t); }
+// Whether it has to read a copy: nobody's code runs in a scope that is sealed, nor while an
+// explained call runs, which reads what is there when it begins.
+bool reads_copy(const Recorder* r, const Tensor* t) {
+  return !r->sealed && !r->learning && reads_outside(r, t);
+}
 
 bool writes_outside(const Plan* plan, const Call& call) {
   return std::any_of(plan->mutated.begin(), plan->mutated.end(),
@@ -266,6 +269,10 @@ Way way_of(Recorder* r, const Instance* instance, const Call& call, RecordPlace 
   for (int32_t i = 0; i < call.tensor_count; ++i) {
     const Tensor* t = call.tensors[i];
     if (!t || !reads_outside(r, t)) continue;
+    if (r->learning) {
+      r->outside = true;
+      continue;
+    }
     if (r->sealed) {
       r->lasting = true;
       continue;

@@ -347,6 +347,19 @@ def test_memory_of_arrays_is_read_at_the_call() -> None:
     assert result.tolist() == [10, 10, 10, 10]
 
 
+def test_calls_on_memory_of_arrays_are_explained() -> None:
+    numpy = pytest.importorskip("numpy")
+    array, bias = numpy.ones((3, 4), numpy.float32), numpy.zeros(4, numpy.float32)
+    x, b, own = torch.from_numpy(array), torch.from_numpy(bias), torch.ones(3, 4)
+    own.data_ptr()  # its memory is reached for good
+    compiled = explained(lambda x, y: (x * x + y.sum()) * b.sum() + b, x, own)
+    for value in (2, 3):
+        array[:], bias[:] = value, value
+        result, skipped = skips(compiled, x, own)
+        assert skipped
+        assert result.tolist() == [[(value * value + 12) * 4 * value + value] * 4] * 3
+
+
 def _appends(x: Any) -> Any:
     LOG.append(len(LOG))
     return x + len(LOG)

@@ -70,10 +70,14 @@ class Batches:
     Args:
         target: what they are compiled for.
         key_of_functions: names the object of shared functions in the cache.
+        together: whether all of them become one library, by `finish_as_one`.
     """
 
-    def __init__(self, target: Target, key_of_functions: Callable[[str], str]) -> None:
+    def __init__(
+        self, target: Target, key_of_functions: Callable[[str], str], together: bool = False
+    ) -> None:
         self.target = target
+        self.together = together
         self._key_of_functions = key_of_functions
         self._pending: list[Part] = []
         self._length = 0
@@ -87,11 +91,7 @@ class Batches:
     def add(self, key: str, symbol: str, text: str) -> None:
         """Takes the text of `print_kernel` of one more kernel."""
         if self._folder is None:
-            import tempfile
-
-            self._folder = tempfile.TemporaryDirectory(
-                prefix="flambeau", ignore_cleanup_errors=True
-            )
+            self._open_folder()
         part = part_of(key, symbol, text)
         self._pending.append(part)
         self._announcement.kernels += 1
@@ -123,6 +123,28 @@ class Batches:
         finally:
             self.close()
 
+    def finish_as_one(self, name: str, source: str) -> bytes:
+        """One library of all kernels and of the C text that calls them.
+
+        Args:
+            name: of the text's object file.
+            source: the text.
+
+        Raises:
+            flambeau.compiler.toolchain.CompileError: if the compiler fails.
+        """
+        try:
+            self._announcement.begin()
+            if self._folder is None:
+                self._open_folder()
+            path = self._path(f"{name}.o")
+            self._units.append(([], self._run(self._compiled, source, path)))
+            for unit in deal(self._pending, jobs()):
+                self._submit(unit)
+            return self._linked().content
+        finally:
+            self.close()
+
     def close(self) -> None:
         """Drops what nobody waits for."""
         self._announcement.end()
@@ -132,6 +154,11 @@ class Batches:
             self._folder.cleanup()
 
     # ----------------------------------------------------------------------------- work
+
+    def _open_folder(self) -> None:
+        import tempfile
+
+        self._folder = tempfile.TemporaryDirectory(prefix="flambeau", ignore_cleanup_errors=True)
 
     def _object_of(self, names: str, functions: dict[str, str]) -> Future[str] | str:
         """The object of some shared functions: from the cache, or soon."""
@@ -146,7 +173,8 @@ class Batches:
         return path
 
     def _submit(self, unit: list[Part]) -> None:
-        if any(not isinstance(self._objects[name], str) for name in objects_of(unit)):
+        waits = any(not isinstance(self._objects[name], str) for name in objects_of(unit))
+        if self.together or waits:
             path = self._path(f"{len(self._units)}.o")
             self._units.append((unit, self._run(self._object, path, unit)))
         else:
@@ -171,8 +199,12 @@ class Batches:
         return path
 
     def _object(self, path: str, unit: list[Part]) -> str:
-        toolchain.find().compile(source_of(unit, self.target), self.target, path, link=False)
+        self._compiled(source_of(unit, self.target), path)
         self._announcement.count(len(unit))
+        return path
+
+    def _compiled(self, source: str, path: str) -> str:
+        toolchain.find().compile(source, self.target, path, link=False)
         return path
 
     def _library(self, unit: list[Part]) -> bytes:
