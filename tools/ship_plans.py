@@ -28,7 +28,7 @@ from flambeau.compiler.shipped import NUMBER, Header, Names, Section
 from flambeau.compiler.stored import StoredPlan
 from flambeau.compiler.targets import Target
 from flambeau.ir import kernel_bytes
-from flambeau.ir.plan import BlockProgram, changes, packed
+from flambeau.ir.plan import BlockProgram, packed
 from tools import workload
 from tools.dictionaries import compress
 
@@ -192,7 +192,15 @@ def _with_numbers(
     ]
     launches = [x._replace(program=n) for x, n in zip(plan.baseline.launches, numbers)]
     baseline = packed(plan.baseline._replace(launches=launches))
-    return plan._replace(baseline=baseline, execution=changes(baseline, plan.execution))
+    return plan._replace(baseline=baseline, execution=_changes(baseline, plan.execution))
+
+
+def _changes(base: object, other: Any) -> Any:
+    """The difference of two packed records, which `changed` adds: by position what `other` has."""
+    if not (isinstance(base, tuple) and isinstance(other, tuple) and len(base) == len(other)):
+        return other
+    pairs = enumerate(zip(base, other))
+    return {i: _changes(a, b) for i, (a, b) in pairs if repr(a) != repr(b)}  # 1, 1.0, True, -0.0
 
 
 def _names(places: Iterable[tuple[str, int]]) -> Names:

@@ -18,7 +18,7 @@ import functools
 import marshal
 import os
 import sys
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from flambeau.compiler import cache, machine, targets
 from flambeau.compiler.cache import blake2b
@@ -107,10 +107,9 @@ def content(number: int) -> bytes:
     return _group(FILE, kind, group)[place]
 
 
-def block_program(number: int) -> tuple[Any, ...]:
+def block_program(number: int) -> object:
     """The packed block program of a number."""
-    fields: tuple[Any, ...] = marshal.loads(content(number))
-    return fields
+    return marshal.loads(content(number))
 
 
 def digest_at(number: int) -> str:

@@ -60,10 +60,9 @@ class StoredPlan(NamedTuple):
         execution: what it compiles to, kernels by number; None: it was never run. Packed while
             there is a baseline, which runs first; the package's file has its changes to that.
         kernels: (level, bundle, symbol, digest) of each kernel; "" for the bundle and symbol of
-            one that was on no disk when the plan was stored. The package's file has numbers of
-            digests.
-        baseline: what runs until the kernels of `execution` are compiled, its own by number, too.
-            The package's file has numbers of block programs.
+            one that was on no disk then. The package's file has numbers of digests.
+        baseline: what runs until those are compiled, its own kernels by number, too; the package's
+            file has numbers of block programs.
         contents: the kernels to compile, as bytes; of the package's plans their numbers.
         origin: "cache", the user's; "package", which begins on the baseline; "elsewhere", the
             package's as well, whose better code this machine would plan differently.
@@ -101,7 +100,7 @@ class StoredPlan(NamedTuple):
     def unpacked(cls, fields: Sequence[Any], origin: Origin = "cache") -> StoredPlan:
         """The plan that was packed."""
         plan = cls(*fields)
-        kernels, execution, baseline = plan.kernels, plan.execution, plan.baseline
+        execution, kernels, baseline = plan.execution, plan.kernels, plan.baseline
         if origin != "cache":
             kernels = [(*k[:3], shipped.digest_at(k[3])) for k in kernels]
             execution = execution if baseline is None else changed(baseline, execution)
@@ -109,14 +108,8 @@ class StoredPlan(NamedTuple):
             baseline = unpacked_execution(baseline, shipped.block_program)
         elif execution is not None:
             execution = unpacked_execution(execution)
-        return plan._replace(
-            hints=list(plan.hints),
-            spec=unpacked_spec(plan.spec),
-            execution=execution,
-            kernels=kernels,
-            baseline=baseline,
-            origin=origin,
-        )
+        hints, spec = list(plan.hints), unpacked_spec(plan.spec)
+        return cls(hints, spec, *plan[2:4], execution, kernels, baseline, plan.contents, origin)
 
 
 _collected: dict[str, list[StoredPlan]] | None = None  # instead of the cache, see `collecting`

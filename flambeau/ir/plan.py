@@ -8,7 +8,7 @@ a Plan. `plan_grammar` prints and verifies them. `packed` and `unpacked` are the
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from flambeau.ir.lock import importing
@@ -324,25 +324,11 @@ def packed(record: Any) -> Any:
     return record
 
 
-def changes(base: Any, other: Any) -> Any:
-    """The difference of two packed records: a dict, by position, of what `other` has instead.
-
-    Positions have changes of their own where both have a tuple of the same length.
-    """
-    if not (isinstance(base, tuple) and isinstance(other, tuple) and len(base) == len(other)):
-        return other
-    pairs = enumerate(zip(base, other))
-    return {i: changes(a, b) for i, (a, b) in pairs if repr(a) != repr(b)}  # 1, 1.0, True, -0.0
-
-
-def changed(base: Any, change: Any) -> Any:
-    """The packed record with this difference."""
+def changed(base: Sequence[Any], change: object) -> Any:
+    """The packed record that differs from another by a dict, of changes by position; or itself."""
     if not isinstance(change, dict):
         return change
-    fields = list(base)
-    for place, each in change.items():
-        fields[place] = changed(fields[place], each)
-    return tuple(fields)
+    return tuple([changed(x, change[i]) if i in change else x for i, x in enumerate(base)])
 
 
 def _narrow(numbers: Sequence[int]) -> Sequence[int]:
@@ -386,15 +372,8 @@ def unpacked_spec(fields: Sequence[Any]) -> PlanSpec:
     )
 
 
-def unpacked_execution(
-    fields: Sequence[Any], program_at: Callable[[int], Sequence[Any]] | None = None
-) -> Execution:
-    """The `Execution` that was packed.
-
-    Args:
-        fields: the packed record.
-        program_at: the packed block program of a number, where launches have numbers instead.
-    """
+def unpacked_execution(fields: Sequence[Any], program_at: Any = None) -> Execution:
+    """The `Execution` that was packed; `program_at` gives the block program of a number."""
     execution = Execution(*fields)
     return execution._replace(
         program=_program(execution.program),
@@ -403,14 +382,11 @@ def unpacked_execution(
     )
 
 
-def _unpacked_launch(
-    fields: Sequence[Any], program_at: Callable[[int], Sequence[Any]] | None
-) -> Launch:
+def _unpacked_launch(fields: Sequence[Any], program_at: Any) -> Launch:
     launch = Launch(*fields)
     packing = None if launch.packing is None else Packing(*launch.packing)
     program: Any = launch.program
-    if isinstance(program, int) and program_at is not None:
-        program = program_at(program)
+    program = program_at(program) if isinstance(program, int) else program
     program = None if program is None else BlockProgram(*program)
     scalars = [Number(*x) for x in launch.scalars]
     numbers: dict[str, Any] = {name: _numbers(getattr(launch, name)) for name in _NUMBERS}

@@ -29,7 +29,6 @@ from flambeau.ir.spelling import FEW, MANY, SPELLINGS, spelling_of
 from flambeau.prims.record import PRIMITIVES
 
 INTERFACE = 3  # raised, with kBlockInterface of the core, when names, operands or numbers change
-BLOCK = 1024  # elements, at most: kBlock of the core
 MASK_BITS = 32  # of bools in blocks
 WIDTHS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "u128"}
 MOVES = (
@@ -171,44 +170,31 @@ def _rounds(signature: Signature, spelled: Spelled, lanes: Lanes) -> str | None:
     return single.name if rounded == spelled.text else None
 
 
-def _halves(signature: Signature, spelled: Spelled, lanes: Lanes) -> tuple[Signature, ...]:
-    """The casts to and from float32 that a cast of an eight-bit float, or to a half type, is; none:
-    it is another."""
+def _halves(signature: Signature, target: Target) -> list[Signature]:
+    """The casts to and from float32 that a cast of an eight-bit float, or to a half type, is."""
     dtypes = (*signature.operands, signature.result)
     narrow = signature.result in HALVES or not MINIFLOATS.keys().isdisjoint(dtypes)
     if signature.primitive != "cast" or not narrow or "f32" in dtypes:
-        return ()
-    first = Signature("cast", signature.operands, "f32")
-    second = Signature("cast", ("f32",), signature.result)
-    inner, outer = spell(*first, lanes).text, spell(*second, lanes).text
-    same = inner != "a" and re.sub(r"\ba\b", inner, outer) == spelled.text
-    return (first, second) if same else ()
+        return []
+    halves = [Signature("cast", dtypes[:1], "f32"), Signature("cast", ("f32",), dtypes[1])]
+    lanes = lanes_of(dtypes, target)
+    inner, outer, both = (spell(*each, lanes).text for each in (*halves, signature))
+    return halves if inner != "a" and re.sub(r"\ba\b", inner, outer) == both else []
 
 
-def _halved(signature: Signature, symbols: Mapping[str, str], target: Target) -> Piece | None:
-    """Such a cast as a call of both, in place of some 1.5 KB of code; None: it is another."""
-    lanes = lanes_of((*signature.operands, signature.result), target)
-    spelled = spell(*signature, lanes)
-    halves = _halves(signature, spelled, lanes)
-    if not halves:
-        return None
+def _halved(signature: Signature, symbols: Mapping[str, str], target: Target) -> Piece:
+    """A cast that calls its halves, in place of some 1.5 KB of code."""
+    spelled = spell(*signature, lanes_of((*signature.operands, signature.result), target))
     symbol = symbol_of(signature.name)
-    names: dict[str, Value] = {
-        "symbol": symbol,
-        "operand": one_of(spelled.types[0]),
-        "element": one_of(spelled.type),
-        "first": symbols[halves[0].name],
-        "second": symbols[halves[1].name],
-        "block": BLOCK,
-    }
+    first, second = (symbols[half.name] for half in _halves(signature, target))
+    names: dict[str, Value] = {"symbol": symbol, "first": first, "second": second}
+    names |= {"operand": one_of(spelled.types[0]), "element": one_of(spelled.type)}
     return Piece(sections("functions")["halved"].render(names), ((signature.name, symbol),))
 
 
-def _function(signature: Signature, target: Target) -> Piece | None:
+def _function(signature: Signature, target: Target) -> Piece:
     lanes = lanes_of((*signature.operands, signature.result), target)
     spelled = spell(*signature, lanes)
-    if _halves(signature, spelled, lanes):
-        return None
     length = spelling_of(signature.primitive).length
     single = _rounds(signature, spelled, lanes) if length >= MANY else None
     if single is None:
@@ -293,11 +279,12 @@ def pieces(target: Target) -> list[Piece]:
     with importing:
         from flambeau.compiler.baseline.reductions import reductions
 
-    pointwise = filter(None, (_function(signature, target) for signature in signatures()))
+    halved = [signature for signature in signatures() if _halves(signature, target)]
+    direct = [signature for signature in signatures() if signature not in halved]
+    pointwise = (_function(signature, target) for signature in direct)
     merged = _merged(itertools.chain(pointwise, _conversions(target)))
     symbols = dict(entry for piece in merged for entry in piece.functions)
-    halved = filter(None, (_halved(signature, symbols, target) for signature in signatures()))
-    merged += _merged(halved)
+    merged += _merged(_halved(signature, symbols, target) for signature in halved)
     return [*merged, *_moves(), _positions(target), *reductions(target)]
 
 
