@@ -109,7 +109,7 @@ def test_block_functions_are_the_same_bytes_in_every_build(tmp_path, monkeypatch
         libraries.append((tmp_path / name / f"{target.name}.so").read_bytes())
     assert libraries[0] == libraries[1]
     assert all(
-        symbol.encode() in libraries[0] for symbol in ("fb_block_table", few[0].functions[0][0])
+        symbol.encode() in libraries[0] for symbol in ("fb_block_names", few[0].functions[0][0])
     )
 
 

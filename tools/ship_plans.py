@@ -18,17 +18,25 @@ import sys
 import tempfile
 import time
 import warnings
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from pathlib import Path
+from typing import Any, TypeVar
 
 from flambeau.compiler import cache, machine, shipped, stored, targets
-from flambeau.compiler.shipped import GROUP, NUMBER, Header, Names
+from flambeau.compiler.shipped import NUMBER, Header, Names, Section
+from flambeau.compiler.stored import StoredPlan
 from flambeau.compiler.targets import Target
 from flambeau.ir import kernel_bytes
+from flambeau.ir.plan import BlockProgram, packed
 from tools import workload
+from tools.dictionaries import compress
 
+# Contents that are compressed together, of plans, block programs and kernels: a first call reads
+# one group of each of the first two, some 0.1 ms.
+GROUPS = (14, 6, 64)
+T = TypeVar("T")
+Numbers = dict[Any, Any]  # of block programs; None: None
 Plans = dict[str, tuple[bytes, bool]]  # by the name's text: content, whether for every target
 
 
@@ -46,7 +54,7 @@ def plan_calls(calls: Iterable[tuple[str, str]]) -> Plans:
     return plans
 
 
-def _for_one_target(plan: stored.StoredPlan) -> bool:
+def _for_one_target(plan: StoredPlan) -> bool:
     """Whether a plan has machine code, or will have templates' for the present target."""
     if plan.baseline is None:
         return bool(plan.kernels)
@@ -109,11 +117,17 @@ def write(file: Path, everywhere: dict[str, bytes], single: dict[str, dict[str, 
     stands beside the same one of other targets, most of which it equals."""
     kinds = {"": everywhere, **single}
     entries = sorted((kind != "", text, kind) for kind, plans in kinds.items() for text in plans)
-    kernels: dict[bytes, int] = {}
-    digests: dict[str, int] = {}
-    first = -(-len(entries) // GROUP) * GROUP  # the number of the first kernel
-    plans = [_with_numbers(kinds[kind][text], kernels, first, digests) for _, text, kind in entries]
-    groups = [*_compressed(plans), *_compressed(list(kernels))]
+    plans = [_unpacked(kinds[kind][text]) for _, text, kind in entries]
+    every = [plan for named in plans for plan in named]
+    programs = _numbered(len(plans), (p for plan in every for p in _programs(plan)))
+    kernels = _numbered(len(plans) + len(programs), (k for plan in every for k in plan.contents))
+    digests = _numbered(0, (kernel[3] for plan in every for kernel in plan.kernels))
+    numbers: Numbers = {None: None, **programs}
+    sections, groups = _sections(
+        [stored.written(_with_numbers(p, numbers, kernels, digests) for p in n) for n in plans],
+        [marshal.dumps(tuple(program), stored.FORMAT) for program in programs],
+        list(kernels),
+    )
     names = {
         kind: _names((text, n) for n, (_, text, own) in enumerate(entries) if own == kind)
         for kind in kinds
@@ -121,32 +135,72 @@ def write(file: Path, everywhere: dict[str, bytes], single: dict[str, dict[str, 
     header = Header(
         shipped.sources_digest(),
         tuple(machine.current()),
-        tuple(accumulate(map(len, groups), initial=0)),
+        sections,
         names.pop(""),
         names,
         bytes.fromhex("".join(digests)),
     )
-    head = marshal.dumps(tuple(header))
+    head = marshal.dumps(packed(header))
     cache.write(file, b"".join([len(head).to_bytes(shipped.LENGTH, "little"), head, *groups]))
 
 
+def _sections(*kinds: list[bytes]) -> tuple[tuple[Section, ...], list[bytes]]:
+    """The sections of contents of several kinds, and their groups."""
+    sections: list[Section] = []
+    groups: list[bytes] = []
+    first = 0
+    for size, contents in zip(GROUPS, kinds):
+        parts = (contents[start : start + size] for start in range(0, len(contents), size))
+        dictionary, compressed = compress([marshal.dumps(part) for part in parts])
+        bounds = accumulate(map(len, compressed), initial=sum(map(len, groups)))
+        sections.append(Section(first, size, dictionary, tuple(bounds)))
+        groups += compressed
+        first += len(contents)
+    return tuple(sections), groups
+
+
+def _unpacked(content: bytes) -> list[StoredPlan]:
+    return [StoredPlan.unpacked(plan) for plan in marshal.loads(content)]
+
+
+def _programs(plan: StoredPlan) -> list[BlockProgram]:
+    launches = () if plan.baseline is None else plan.baseline.launches
+    return [launch.program for launch in launches if launch.program is not None]
+
+
+def _numbered(first: int, values: Iterable[T]) -> dict[T, int]:
+    """The numbers of different values, in their order."""
+    return {value: number for number, value in enumerate(dict.fromkeys(values), first)}
+
+
 def _with_numbers(
-    content: bytes, kernels: dict[bytes, int], first: int, digests: dict[str, int]
-) -> bytes:
-    """The plans of a name with numbers in place of their kernels, and of the kernels' digests."""
-    plans = [stored.StoredPlan.unpacked(plan) for plan in marshal.loads(content)]
-    return stored.written(
-        plan._replace(
-            contents=[kernels.setdefault(k, first + len(kernels)) for k in plan.contents],
-            kernels=[(*k[:3], digests.setdefault(k[3], len(digests))) for k in plan.kernels],
-        )
-        for plan in plans
+    plan: StoredPlan,
+    programs: Numbers,
+    kernels: dict[bytes, int],
+    digests: dict[str, int],
+) -> StoredPlan:
+    """A plan with numbers for its kernels, their digests and its block programs, and with the
+    changes of its execution to its baseline."""
+    plan = plan._replace(
+        contents=[kernels[content] for content in plan.contents],
+        kernels=[(*kernel[:3], digests[kernel[3]]) for kernel in plan.kernels],
     )
+    if plan.baseline is None:
+        return plan
+    numbers: Iterable[Any] = [
+        p and programs[p] for p in (x.program for x in plan.baseline.launches)
+    ]
+    launches = [x._replace(program=n) for x, n in zip(plan.baseline.launches, numbers)]
+    baseline = packed(plan.baseline._replace(launches=launches))
+    return plan._replace(baseline=baseline, execution=_changes(baseline, plan.execution))
 
 
-def _compressed(contents: list[bytes]) -> Iterator[bytes]:
-    for first in range(0, len(contents), GROUP):
-        yield zlib.compress(marshal.dumps(contents[first : first + GROUP]), 9)
+def _changes(base: object, other: Any) -> Any:
+    """The difference of two packed records, which `changed` adds: by position what `other` has."""
+    if not (isinstance(base, tuple) and isinstance(other, tuple) and len(base) == len(other)):
+        return other
+    pairs = enumerate(zip(base, other))
+    return {i: _changes(a, b) for i, (a, b) in pairs if repr(a) != repr(b)}  # 1, 1.0, True, -0.0
 
 
 def _names(places: Iterable[tuple[str, int]]) -> Names:

@@ -4,8 +4,8 @@
 
     length in 8 bytes | marshalled Header | groups
 
-A group is a marshalled list of contents, compressed: of plans, as `stored.written` makes them, or
-of kernels, each once, which nobody reads before a plan is hot.
+A group is a marshalled list of contents, compressed: of plans, as `stored.written` makes them, of
+block programs, or of kernels, each once. Nobody reads kernels before a plan is hot.
 
 A plan's name is the digest of what it is of. Plans without templates are the same for all targets.
 They are valid for the sources that planned them: the header has a digest of these files. To read
@@ -27,12 +27,27 @@ from flambeau.runtime import settings
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 FILE = os.path.join(_PACKAGE, "_plans", "plans")
-LENGTH, DIGEST, NUMBER = 8, 16, 4  # bytes
-GROUP = 16  # contents that are compressed together: a quarter of the size, some 0.1 ms to read
+LENGTH, NAME, DIGEST, NUMBER = 8, 10, 16, 3  # bytes
 
 # Digests of names' texts, and in their order the numbers of the contents. Bytes are searched in
 # some microseconds, to make a dict of them takes a millisecond.
 Names = tuple[bytes, bytes]
+
+
+class Section(NamedTuple):
+    """Contents of one kind, with numbers in a row.
+
+    Attributes:
+        first: the number of the first one.
+        group: how many are compressed together: more take less room, and longer to read.
+        dictionary: the zlib dictionary of its groups.
+        bounds: where each group begins, and the end of the last one.
+    """
+
+    first: int
+    group: int
+    dictionary: bytes
+    bounds: tuple[int, ...]
 
 
 class Header(NamedTuple):
@@ -41,7 +56,7 @@ class Header(NamedTuple):
     Attributes:
         sources: digest of the sources that planned them.
         machine: where that was.
-        groups: where each begins, and the end of the last one.
+        sections: of plans, block programs and kernels.
         all: the plans for every target.
         targets: those for one, by its name.
         kernels: the digests of kernels, by number.
@@ -49,7 +64,7 @@ class Header(NamedTuple):
 
     sources: str
     machine: tuple[int, ...]
-    groups: tuple[int, ...]
+    sections: tuple[Section, ...]
     all: Names
     targets: dict[str, Names]
     kernels: bytes
@@ -57,7 +72,7 @@ class Header(NamedTuple):
 
 def digest_of(text: str) -> bytes:
     """The name of a plan in the file."""
-    return blake2b(text.encode(), digest_size=DIGEST).digest()
+    return blake2b(text.encode(), digest_size=NAME).digest()
 
 
 def find(text: str) -> tuple[bytes, bool] | None:
@@ -76,15 +91,25 @@ def find(text: str) -> tuple[bytes, bool] | None:
 
 def _number(names: Names, digest: bytes) -> int | None:
     place = names[0].find(digest)
-    while place >= 0 and place % DIGEST:  # the end of one and the begin of another
+    while place >= 0 and place % NAME:  # the end of one and the begin of another
         place = names[0].find(digest, place + 1)
-    begin = place // DIGEST * NUMBER
+    begin = place // NAME * NUMBER
     return None if place < 0 else int.from_bytes(names[1][begin : begin + NUMBER], "little")
 
 
 def content(number: int) -> bytes:
-    """The plans of a name, or a kernel of theirs, by number."""
-    return _group(FILE, number // GROUP)[number % GROUP]
+    """The plans of a name, a block program or a kernel, by number."""
+    shelf = _shelf(FILE)
+    assert shelf is not None
+    kind = sum(number >= section.first for section in shelf[0].sections) - 1
+    section = shelf[0].sections[kind]
+    group, place = divmod(number - section.first, section.group)
+    return _group(FILE, kind, group)[place]
+
+
+def block_program(number: int) -> object:
+    """The packed block program of a number."""
+    return marshal.loads(content(number))
 
 
 def digest_at(number: int) -> str:
@@ -94,17 +119,18 @@ def digest_at(number: int) -> str:
     return digests[number * DIGEST : (number + 1) * DIGEST].hex()
 
 
-@functools.lru_cache(maxsize=16)
-def _group(path: str, number: int) -> list[bytes]:
-    """The contents of a group."""
+@functools.lru_cache(maxsize=32)
+def _group(path: str, kind: int, number: int) -> list[bytes]:
+    """The contents of a group of a section."""
     with importing:
         import zlib
 
     shelf = _shelf(path)
     assert shelf is not None
-    header, groups = shelf
-    begin, end = header.groups[number : number + 2]
-    contents: list[bytes] = marshal.loads(zlib.decompress(groups[begin:end]))
+    section = shelf[0].sections[kind]
+    begin, end = section.bounds[number : number + 2]
+    reader = zlib.decompressobj(zdict=section.dictionary)
+    contents: list[bytes] = marshal.loads(reader.decompress(shelf[1][begin:end]))
     return contents
 
 
@@ -116,7 +142,7 @@ def _shelf(path: str) -> tuple[Header, memoryview] | None:
             state = os.fstat(file.fileno())
             content = memoryview(_mapped(file.fileno()))
         length = int.from_bytes(content[:LENGTH], "little")
-        header = Header(*marshal.loads(content[LENGTH : LENGTH + length]))
+        header = _header(content[LENGTH : LENGTH + length])
     except (OSError, ValueError, TypeError, EOFError):
         return None
     stamp = package_stamp()
@@ -136,9 +162,14 @@ def sources_of(path: str | os.PathLike[str]) -> str:
     try:
         with open(path, "rb") as file:
             length = int.from_bytes(file.read(LENGTH), "little")
-            return str(Header(*marshal.loads(file.read(length))).sources)
+            return _header(file.read(length)).sources
     except (OSError, ValueError, TypeError, EOFError):
         return ""
+
+
+def _header(content: bytes | memoryview) -> Header:
+    header = Header(*marshal.loads(content))
+    return header._replace(sections=tuple([Section(*fields) for fields in header.sections]))
 
 
 def _mapped(descriptor: int) -> bytes:

@@ -36,7 +36,7 @@ from flambeau.compiler import (
 )
 from flambeau.compiler.cache import blake2b
 from flambeau.ir import lock
-from flambeau.ir.plan import Execution, PlanSpec, packed, unpacked_execution, unpacked_spec
+from flambeau.ir.plan import Execution, PlanSpec, changed, packed, unpacked_execution, unpacked_spec
 from flambeau.runtime import settings
 
 if TYPE_CHECKING:
@@ -58,11 +58,11 @@ class StoredPlan(NamedTuple):
         registers: of the metadata program.
         fingerprint: of its graph.
         execution: what it compiles to, kernels by number; None: it was never run. Packed while
-            there is a baseline, which runs first.
+            there is a baseline, which runs first; the package's file has its changes to that.
         kernels: (level, bundle, symbol, digest) of each kernel; "" for the bundle and symbol of
-            one that was on no disk when the plan was stored. The package's file has numbers of
-            digests.
-        baseline: what runs until the kernels of `execution` are compiled, its own by number, too.
+            one that was on no disk then. The package's file has numbers of digests.
+        baseline: what runs until those are compiled, its own kernels by number, too; the package's
+            file has numbers of block programs.
         contents: the kernels to compile, as bytes; of the package's plans their numbers.
         origin: "cache", the user's; "package", which begins on the baseline; "elsewhere", the
             package's as well, whose better code this machine would plan differently.
@@ -100,15 +100,16 @@ class StoredPlan(NamedTuple):
     def unpacked(cls, fields: Sequence[Any], origin: Origin = "cache") -> StoredPlan:
         """The plan that was packed."""
         plan = cls(*fields)
+        execution, kernels, baseline = plan.execution, plan.kernels, plan.baseline
+        if origin != "cache":
+            kernels = [(*k[:3], shipped.digest_at(k[3])) for k in kernels]
+            execution = execution if baseline is None else changed(baseline, execution)
+        if baseline is not None:
+            baseline = unpacked_execution(baseline, shipped.block_program)
+        elif execution is not None:
+            execution = unpacked_execution(execution)
         hints, spec = list(plan.hints), unpacked_spec(plan.spec)
-        plan = plan._replace(hints=hints, spec=spec, origin=origin)
-        if plan.baseline is not None:
-            plan = plan._replace(baseline=unpacked_execution(plan.baseline))
-        elif plan.execution is not None:
-            plan = plan._replace(execution=unpacked_execution(plan.execution))
-        if origin == "cache":
-            return plan
-        return plan._replace(kernels=[(*k[:3], shipped.digest_at(k[3])) for k in plan.kernels])
+        return cls(hints, spec, *plan[2:4], execution, kernels, baseline, plan.contents, origin)
 
 
 _collected: dict[str, list[StoredPlan]] | None = None  # instead of the cache, see `collecting`

@@ -72,7 +72,7 @@ class _Library:
         paths = [unit.result() for unit in self.units]
         paths += [self.objects[name].result() for name in batches.objects_of(self.missing)]
         output = Path(folder, f"{self.target.name}.so")
-        toolchain.find().link(paths, self.target, output)
+        toolchain.find().link([*paths, "-s"], self.target, output)
         content = output.read_bytes()
         digest = cache.digest_of(content)
         cache.write(self.root / "bundles" / f"{digest}.so", content)

@@ -324,6 +324,13 @@ def packed(record: Any) -> Any:
     return record
 
 
+def changed(base: Sequence[Any], change: object) -> Any:
+    """The packed record that differs from another by a dict, of changes by position; or itself."""
+    if not isinstance(change, dict):
+        return change
+    return tuple([changed(x, change[i]) if i in change else x for i, x in enumerate(base)])
+
+
 def _narrow(numbers: Sequence[int]) -> Sequence[int]:
     """Integers as bytes of the least width, after the letter that `memoryview.cast` takes."""
     with importing:
@@ -365,20 +372,22 @@ def unpacked_spec(fields: Sequence[Any]) -> PlanSpec:
     )
 
 
-def unpacked_execution(fields: Sequence[Any]) -> Execution:
-    """The `Execution` that was packed."""
+def unpacked_execution(fields: Sequence[Any], program_at: Any = None) -> Execution:
+    """The `Execution` that was packed; `program_at` gives the block program of a number."""
     execution = Execution(*fields)
     return execution._replace(
         program=_program(execution.program),
         buffers=[Buffer(*x) for x in execution.buffers],
-        launches=[_unpacked_launch(x) for x in execution.launches],
+        launches=[_unpacked_launch(x, program_at) for x in execution.launches],
     )
 
 
-def _unpacked_launch(fields: Sequence[Any]) -> Launch:
+def _unpacked_launch(fields: Sequence[Any], program_at: Any) -> Launch:
     launch = Launch(*fields)
     packing = None if launch.packing is None else Packing(*launch.packing)
-    program = None if launch.program is None else BlockProgram(*launch.program)
+    program: Any = launch.program
+    program = program_at(program) if isinstance(program, int) else program
+    program = None if program is None else BlockProgram(*program)
     scalars = [Number(*x) for x in launch.scalars]
     numbers: dict[str, Any] = {name: _numbers(getattr(launch, name)) for name in _NUMBERS}
     return launch._replace(scalars=scalars, packing=packing, program=program, **numbers)

@@ -3,12 +3,13 @@
 
 #include <dlfcn.h>
 
+#include <cstring>
+
 #include "core.h"
 
 namespace fb {
 namespace {
 
-// An entry of the library's table, as flambeau/compiler/baseline/functions.c.in declares it.
 struct Entry {
   const char* name;
   const void* address;
@@ -27,11 +28,42 @@ const void* find(std::string_view name) {
   return table.empty() ? nullptr : table[slot_of(table, name)].address;
 }
 
-// The interface of a library, its table's first entry; -1: it has none.
-int64_t interface_of(const Entry* entries) {
-  const bool stated = entries->name && std::string_view(entries->name) == "interface";
-  return stated ? *static_cast<const int64_t*>(entries->address) : -1;
-}
+// The table of a library, as flambeau/compiler/baseline/functions.c.in defines it.
+class Table {
+ public:
+  explicit Table(void* handle)
+      : names_(static_cast<const char*>(dlsym(handle, "fb_block_names"))),
+        offsets_(static_cast<const int32_t*>(dlsym(handle, "fb_block_offsets"))) {}
+
+  bool exists() const { return names_ && offsets_; }
+
+  // The interface of the library, its first entry; -1: it has none.
+  int64_t interface() const {
+    const bool stated = std::string_view(names_) == "interface";
+    return stated ? *static_cast<const int64_t*>(address(0)) : -1;
+  }
+
+  size_t count() const {
+    size_t count = 0;
+    each([&](Entry) { ++count; });
+    return count;
+  }
+
+  // Calls a function with every entry but that of the interface.
+  template <class Function>
+  void each(Function function) const {
+    const char* name = names_ + strlen(names_) + 1;
+    for (size_t i = 1; *name; ++i, name += strlen(name) + 1) function(Entry{name, address(i)});
+  }
+
+ private:
+  const void* address(size_t i) const {
+    return reinterpret_cast<const void*>(reinterpret_cast<intptr_t>(offsets_) + offsets_[i]);
+  }
+
+  const char* names_;
+  const int32_t* offsets_;
+};
 
 bool fail(const char* path, const char* reason) {
   PyErr_Format(PyExc_RuntimeError,
@@ -70,25 +102,24 @@ PyMethodDef methods[] = {
 bool load_block_functions(const char* path) {
   void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!handle) return fail(path, dlerror());
-  const auto* entries = static_cast<const Entry*>(dlsym(handle, "fb_block_table"));
-  if (!entries) {
+  const Table entries(handle);
+  if (!entries.exists()) {
     dlclose(handle);
     return fail(path, "it has no table");
   }
-  if (interface_of(entries) != kBlockInterface) {
+  if (entries.interface() != kBlockInterface) {
     dlclose(handle);
     return fail(path, "they were built for another version of the core");
   }
-  ++entries;
-  size_t count = 0, size = 16;
-  while (entries[count].name) ++count;
+  const size_t count = entries.count();
+  size_t size = 16;
   while (size < 2 * count) size *= 2;
   std::vector<Entry> loaded;
   if (!grow([&] { loaded.resize(size); })) {
     PyErr_NoMemory();
     return false;
   }
-  for (size_t i = 0; i < count; ++i) loaded[slot_of(loaded, entries[i].name)] = entries[i];
+  entries.each([&](Entry entry) { loaded[slot_of(loaded, entry.name)] = entry; });
   table.swap(loaded);  // the library stays: programs hold addresses
   return true;
 }

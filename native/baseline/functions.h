@@ -15,7 +15,7 @@ using BlockFunction = void (*)(char* const* p, const int64_t* n);
 
 // The interface of block functions: a change of names, operands or numbers raises it here and in
 // flambeau/compiler/baseline/functions.py. Another core's libraries are not loaded.
-constexpr int64_t kBlockInterface = 2;
+constexpr int64_t kBlockInterface = 3;
 
 // Loads a library and replaces the table by its functions. False + exception. Needs the GIL.
 bool load_block_functions(const char* path);

@@ -202,7 +202,7 @@ const char* fourier_level(const RoutineContext& c) {
   return nullptr;
 }
 
-void add_fourier_routines(RoutineList* list) {
+FB_ONCE void add_fourier_routines(RoutineList* list) {
   list->push_back({"fourier_level", fourier_level});
   list->push_back({"fft_c64", fft<float>});
   list->push_back({"fft_c128", fft<double>});

@@ -729,7 +729,7 @@ const char* least_squares(const RoutineContext& c) {
 }
 
 template <typename T>
-void add_routines(RoutineList* list, const std::string& dtype) {
+FB_ONCE void add_routines(RoutineList* list, const std::string& dtype) {
   using C = std::complex<RealOf<T>>;
   list->push_back({"eigh_" + dtype, eigh<T, true>});
   list->push_back({"eigvalsh_" + dtype, eigh<T, false>});
@@ -740,7 +740,7 @@ void add_routines(RoutineList* list, const std::string& dtype) {
   list->push_back({"least_squares_" + dtype, least_squares<T>});
 }
 
-void add_eigen_routines(RoutineList* list) {
+FB_ONCE void add_eigen_routines(RoutineList* list) {
   add_routines<float>(list, "f32");
   add_routines<double>(list, "f64");
   add_routines<std::complex<float>>(list, "c64");

@@ -307,12 +307,12 @@ const char* ldl_solve(const RoutineContext& c) {
 }
 
 template <typename T>
-void add_routines(RoutineList* list, const std::string& dtype) {
+FB_ONCE void add_routines(RoutineList* list, const std::string& dtype) {
   list->push_back({"ldl_" + dtype, ldl<T>});
   list->push_back({"ldl_solve_" + dtype, ldl_solve<T>});
 }
 
-void add_indefinite_routines(RoutineList* list) {
+FB_ONCE void add_indefinite_routines(RoutineList* list) {
   add_routines<float>(list, "f32");
   add_routines<double>(list, "f64");
   add_routines<std::complex<float>>(list, "c64");

@@ -307,7 +307,7 @@ const char* pivot_order(const RoutineContext& c) {
 }
 
 template <typename T>
-void add_routines(RoutineList* list, const std::string& dtype) {
+FB_ONCE void add_routines(RoutineList* list, const std::string& dtype) {
   list->push_back({"lu_" + dtype, lu<T>});
   list->push_back({"solve_" + dtype, solve<T>});
   list->push_back({"triangular_solve_" + dtype, triangular_solve<T>});
@@ -317,7 +317,7 @@ void add_routines(RoutineList* list, const std::string& dtype) {
   list->push_back({"reflect_" + dtype, reflect<T>});
 }
 
-void add_linear_routines(RoutineList* list) {
+FB_ONCE void add_linear_routines(RoutineList* list) {
   list->push_back({"pivot_order_i32", pivot_order});
   list->push_back({"complex_product_c64", complex_product<std::complex<float>>});
   list->push_back({"complex_product_c128", complex_product<std::complex<double>>});

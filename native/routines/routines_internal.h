@@ -11,6 +11,11 @@ struct RoutineEntry {
   RoutineFunction function;
 };
 using RoutineList = std::vector<RoutineEntry>;
+#if defined(__GNUC__)
+#define FB_ONCE __attribute__((cold))  // runs when the core is loaded: small, not fast
+#else
+#define FB_ONCE
+#endif
 // At the end of a file: its routines are in the registry, which nothing else has to name.
 struct RoutineRegistration {
   explicit RoutineRegistration(void (*add)(RoutineList* list));

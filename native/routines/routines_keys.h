@@ -46,7 +46,7 @@ struct KeyOf<BFloat16> : FloatKeyOf<BFloat16, uint16_t, 0x7f80> {};
 
 // Adds `prefix_<dtype>` for every real dtype. `Make` has a static member template `get<T>()`.
 template <typename Make>
-void add_for_real(RoutineList* list, const std::string& prefix) {
+FB_ONCE void add_for_real(RoutineList* list, const std::string& prefix) {
   list->push_back({prefix + "bool", Make::template get<uint8_t>()});
   list->push_back({prefix + "u8", Make::template get<uint8_t>()});
   list->push_back({prefix + "i8", Make::template get<int8_t>()});

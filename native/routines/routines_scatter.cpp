@@ -426,13 +426,13 @@ const char* bag_sum(const RoutineContext& c) {
 }
 
 template <typename T, Mode kMode>
-void add_mode(RoutineList* list, const std::string& mode, const std::string& dtype) {
+FB_ONCE void add_mode(RoutineList* list, const std::string& mode, const std::string& dtype) {
   list->push_back({"scatter_" + mode + "_" + dtype, scatter<T, kMode>});
   list->push_back({"put_" + mode + "_" + dtype, put<T, kMode>});
 }
 
 template <typename T>
-void add_dtype(RoutineList* list, const std::string& dtype) {
+FB_ONCE void add_dtype(RoutineList* list, const std::string& dtype) {
   add_mode<T, Mode::Set>(list, "set", dtype);
   add_mode<T, Mode::Add>(list, "add", dtype);
   add_mode<T, Mode::Mul>(list, "mul", dtype);
@@ -443,7 +443,7 @@ void add_dtype(RoutineList* list, const std::string& dtype) {
   }
 }
 
-void add_scatter_routines(RoutineList* list) {
+FB_ONCE void add_scatter_routines(RoutineList* list) {
   list->push_back({"bag_sum_f32", bag_sum<float>});
   list->push_back({"bag_sum_f64", bag_sum<double>});
   add_dtype<Truth>(list, "bool");

@@ -147,7 +147,7 @@ const char* compress(const RoutineContext& c) {
 FB_MAKE(SearchSorted, searchsorted);
 #undef FB_MAKE
 
-void add_search_routines(RoutineList* list) {
+FB_ONCE void add_search_routines(RoutineList* list) {
   add_for_real<SearchSorted>(list, "searchsorted_");
   list->push_back({"true_indices", true_indices});
   list->push_back({"compress", compress});

@@ -562,7 +562,7 @@ FB_MAKE(Argsort, argsort);
 FB_MAKE(Select, select);
 #undef FB_MAKE
 
-void add_sort_routines(RoutineList* list) {
+FB_ONCE void add_sort_routines(RoutineList* list) {
   add_for_real<Sort>(list, "sort_");
   add_for_real<Argsort>(list, "argsort_");
   add_for_real<Select>(list, "select_");

@@ -73,16 +73,17 @@ class Library:
 
     TYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
-    class Entry(ctypes.Structure):
-        _fields_ = (("name", ctypes.c_char_p), ("address", ctypes.c_void_p))
-
     def __init__(self, target):
         loaded = ctypes.CDLL(str(Path(baseline.DIRECTORY) / f"{target}.so"))
         self.addresses, self.slots = {}, [Guarded() for _ in range(5)]
-        for entry in (self.Entry * 10000).in_dll(loaded, "fb_block_table"):
-            if entry.name is None:
+        start = ctypes.addressof(ctypes.c_char.in_dll(loaded, "fb_block_names"))
+        offsets = (ctypes.c_int32 * 10000).in_dll(loaded, "fb_block_offsets")
+        for offset in offsets:
+            name = ctypes.string_at(start)
+            if not name:
                 break
-            self.addresses[entry.name.decode()] = entry.address
+            self.addresses[name.decode()] = ctypes.addressof(offsets) + offset
+            start += len(name) + 1
 
     def call(self, name, arrays, *numbers):
         """Calls a function on copies, and returns those."""

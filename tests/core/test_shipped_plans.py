@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import marshal
+import os
+import zlib
 
 import pytest
 
 from flambeau.compiler import machine, shipped, stored, targets
-from flambeau.ir.plan import Buffer, Execution, Launch, PlanSpec
-from tools import ship_plans
+from flambeau.ir.plan import BlockProgram, Buffer, Execution, Launch, Number, PlanSpec, packed
+from tools import dictionaries, ship_plans
 
 
 def content(name: str, kernels: tuple[bytes, ...] = ()) -> bytes:
@@ -32,7 +34,7 @@ def file(tmp_path, monkeypatch):
 
 def test_plans_are_found_by_name_for_the_present_target(file, monkeypatch):
     """More than one group of plans and of kernels; equal kernels are stored once."""
-    many = range(3 * shipped.GROUP)
+    many = range(5 * ship_plans.GROUPS[0])
     every = {f"plan {n}": content(f"every {n}", (b"shared", b"kernel %d" % n)) for n in many}
     here, there = targets.current().name, "another target"
     single = {
@@ -48,8 +50,10 @@ def test_plans_are_found_by_name_for_the_present_target(file, monkeypatch):
     assert shipped.find("other") is None and shipped.find("no plan") is None
     shelf = shipped._shelf(str(file))
     assert shelf is not None
-    groups = [-(-count // shipped.GROUP) for count in (len(many) + 4, len(many) + 2)]
-    assert len(shelf[0].groups) - 1 == sum(groups)
+    counts = zip((len(many) + 4, 0, len(many) + 2), ship_plans.GROUPS)
+    groups = [-(-count // size) for count, size in counts]
+    assert [len(section.bounds) - 1 for section in shelf[0].sections] == groups
+    assert groups[0] > 1 < groups[2]
     found = shipped.find("both")
     assert found is not None and found[1]
     monkeypatch.setattr(machine, "current", lambda: (0,))
@@ -60,15 +64,15 @@ def test_plans_are_found_by_name_for_the_present_target(file, monkeypatch):
 
 def test_a_name_is_found_at_its_place_only():
     """The end of a digest with the begin of the next one is none."""
-    first, second = (bytes(range(start, start + shipped.DIGEST)) for start in (0, 100))
+    first, second = (bytes(range(start, start + shipped.NAME)) for start in (0, 100))
     numbers = b"".join(n.to_bytes(shipped.NUMBER, "little") for n in (70_000, 3, 9))
-    across = (first + second)[5 : 5 + shipped.DIGEST]
+    across = (first + second)[5 : 5 + shipped.NAME]
     names = first + second + across, numbers
     assert [shipped._number(names, digest) for digest in (first, second, across)] == [70_000, 3, 9]
     names = first + second, numbers
     assert (
         shipped._number(names, across) is None
-        and shipped._number(names, b"\xff" * shipped.DIGEST) is None
+        and shipped._number(names, b"\xff" * shipped.NAME) is None
     )
 
 
@@ -128,3 +132,50 @@ def test_an_execution_after_a_baseline_is_unpacked_when_it_is_needed():
     assert not isinstance(plan.execution, Execution) and plan.baseline.program == program
     assert stored._loaded(plan, plan.execution).program == program
     assert stored.written([plan]) == written
+
+
+def test_block_programs_and_equal_parts_are_stored_once(file):
+    """An execution is the changes to its baseline, which tell -0.0 from 0.0 and 1 from 1.0."""
+    program = BlockProgram(("add f32,f32>f32",), bytes(range(200)) * 5)
+    scalars = [Number("constant", value, True) for value in (0.0, 1.0, float("nan"))]
+    launch = Launch("name", None, None, (0, 1), scalars=scalars, program=program)
+    baseline = Execution([(0, 1, 2)], [Buffer("input", 0)], [launch, launch._replace(name="b")])
+    changed = [Number("constant", value, True) for value in (-0.0, 1, float("nan"))]
+    kernels = [launch._replace(kernel=0, program=None)]
+    kernels.append(kernels[0]._replace(scalars=changed))
+    executions = [
+        baseline._replace(launches=kernels),
+        baseline._replace(launches=kernels[:1], buffers=()),
+        baseline._replace(launches=kernels, written=(3,)),
+    ]
+    kernels_of = [(0, "", "", "ab" * 16)]
+    spec = PlanSpec("plan", 0, 0, (), 0)
+    plans = [
+        stored.StoredPlan([], spec, 0, "", packed(each), kernels_of, baseline, (b"kernel",))
+        for each in executions
+    ]
+    ship_plans.write(file, {"one": stored.written(plans[:2]), "two": stored.written(plans[2:])}, {})
+    read = []
+    for name in ("one", "two"):
+        found = shipped.find(name)
+        assert found is not None and program.words not in found[0]
+        read += stored._read(found[0], "package")
+    for plan, expected in zip(read, plans, strict=True):
+        assert repr(plan.execution) == repr(expected.execution)
+        assert repr(packed(plan.baseline)) == repr(packed(baseline))
+        assert plan.kernels == kernels_of and plan.origin == "package"
+    shelf = shipped._shelf(str(file))
+    assert shelf is not None and shelf[0].sections[2].first - shelf[0].sections[1].first == 1
+
+
+def test_a_dictionary_has_what_texts_share():
+    shared = bytes(os.urandom(4000))
+    texts = [shared[k % 7 * 100 :] + os.urandom(600) for k in range(1000)]
+    dictionary, compressed = dictionaries.compress(texts)
+    assert 0 < len(dictionary) <= dictionaries.SIZE
+    for text, each in zip(texts, compressed, strict=True):
+        assert zlib.decompressobj(zdict=dictionary).decompress(each) == text
+    assert sum(map(len, compressed)) < sum(map(len, texts)) / 3
+    assert dictionaries.compress(texts) == (dictionary, compressed)
+    few, [alone] = dictionaries.compress([b"text"])
+    assert few == b"" and zlib.decompress(alone) == b"text"
