@@ -46,6 +46,9 @@ def packed():
     patterns += settings["package-data"]["flambeau"]
     files = {path for pattern in patterns for path in (ROOT / "flambeau").glob(pattern)}
     files -= set((ROOT / "flambeau" / "_kernels" / "blobs").rglob("*"))
+    variants = {path.name for path in build_package.LEVELS.glob("*/bundles/*.so")}
+    bundles = set((ROOT / "flambeau" / "_kernels" / "bundles").iterdir())
+    files -= {path for path in bundles if path.name not in variants}  # of earlier builds
     return sorted(path for path in files if path.is_file() and path.name != "sources")
 
 

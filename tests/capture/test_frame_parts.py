@@ -453,63 +453,6 @@ def test_masks_on_several_threads() -> None:
     assert not wrong
 
 
-# ------------------------------------------------------------------ masks
-
-
-def test_masks_from_outside() -> None:
-    mask = torch.tensor([True, False, True, True])
-    labels = torch.tensor([1, 2, 0, 1])
-
-    def function(x: Any) -> Any:
-        return (
-            (x * 2)[mask] + labels[mask][:, None],
-            x.masked_select(x.detach() == x),
-            mask.nonzero(),
-        )
-
-    torch._dynamo.utils.counters.clear()
-    compiled: Any = torch.compile(lambda x: ((x * 2)[mask] + labels[mask][:, None], mask.nonzero()))
-    plain = compiled._function
-    for number in range(8):
-        x = torch.randn(4, 3) + number
-        assert all(map(same_bits, compiled(x), plain(x)))
-    assert compiled._hits > 2, compiled._reason
-    hits = compiled._hits
-    mask[1] = True  # more elements
-    assert all(map(same_bits, compiled(x), plain(x))) and compiled._hits == hits
-    mask[0] = False  # as many as before, at other places
-    assert all(map(same_bits, compiled(x), plain(x))) and compiled._hits == hits + 1
-    assert torch.compiler.explain(compiled, x).plans == 1
-    assert all(map(same_bits, torch.compile(function)(x), function(x)))
-
-
-def test_masks_among_the_arguments() -> None:
-    def function(x: Any, mask: Any) -> Any:
-        return x[mask] * 2, x.masked_select(mask)
-
-    compiled: Any = torch.compile(function)
-    for number in range(24):
-        torch.manual_seed(number)
-        x, mask = torch.randn(6), torch.rand(6) < 0.5
-        assert all(map(same_bits, compiled(x, mask), function(x, mask)))
-    for mask in (torch.ones(6, dtype=torch.bool), torch.zeros(12, dtype=torch.bool)[::2]):
-        for _ in range(6):
-            assert all(map(same_bits, compiled(x, mask), function(x, mask)))
-    assert compiled._hits > 4
-
-
-def test_a_mask_that_the_call_writes() -> None:
-    def function(x: Any, mask: Any) -> Any:
-        mask[0] = False
-        return x[mask] * 2
-
-    compiled: Any = torch.compile(function)
-    for number in range(10):
-        x, masks = torch.randn(4) + number, [torch.ones(4, dtype=torch.bool) for _ in range(2)]
-        assert same_bits(compiled(x, masks[0]), function(x, masks[1]))
-        assert same_bits(masks[0], masks[1])
-
-
 # ------------------------------------------------------------------ memory of inputs
 
 
