@@ -93,7 +93,7 @@ class FailureReport:
 
 
 class DraftExportReport:
-    """What `draft_export` found.
+    """The problems of a draft.
 
     Attributes:
         failures: reasons why the program is not the one that was meant.
@@ -176,14 +176,14 @@ class DraftEnvironment(DimEnvironment):
 
     def _real(self, number: Value) -> Value:
         """The value of a number in the example."""
-        wanted = self.recorder.proxy(number).node
+        last = self.recorder.proxy(number).node
         with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.random.fork_rng():
-            for node in wanted.graph.nodes:
+            for node in last.graph.nodes:
                 if node not in self._values:
                     self._values[node] = self._computed(node)
-                if node is wanted:
+                if node is last:
                     break
-        return self._values[wanted]
+        return self._values[last]
 
     def _computed(self, node: Node) -> Value:
         trace, root = self._trace, self._trace.tracer.root

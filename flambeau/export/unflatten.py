@@ -431,7 +431,7 @@ def _leaves(value: Value, spec: Value) -> list[Value]:
     Raises:
         TypeError: it has another one.
     """
-    leaves, found = pytree.tree_flatten(value)
-    if found != spec:
-        raise TypeError(f"expected {spec}, got {found}\nhint: the structure in the program")
+    leaves, actual = pytree.tree_flatten(value)
+    if actual != spec:
+        raise TypeError(f"expected {spec}, got {actual}\nhint: the structure in the program")
     return leaves

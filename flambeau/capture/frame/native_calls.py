@@ -413,10 +413,6 @@ def _method(machine: Machine, function: object, owner: object) -> object:
     return machine.fresh(machine.native(types.MethodType, function, owner))
 
 
-def _exception(machine: Machine) -> BaseException | None:
-    return machine.handled
-
-
 def _exc_info(machine: Machine) -> tuple[object, ...]:
     error = machine.handled
     return (None, None, None) if error is None else (type(error), error, machine.fresh(Trace()))
@@ -660,7 +656,7 @@ _SPECIAL: dict[Any, Callable[..., object]] = {
     weakref.ref: _reference,
     types.MethodType: _method,
     sys.exc_info: _exc_info,
-    sys.exception: _exception,
+    sys.exception: lambda machine: machine.handled,
     format: _format,
     OrderedDict: _ordered_dict,
     defaultdict: _default_dict,
