@@ -114,14 +114,15 @@ class CustomCalls(OperatorMode):
 
     def _run(self, func: Value, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
         call, self._call = self._call, None
-        if call is None:
-            return super()._run(func, args, kwargs)
-        op, args, kwargs = call
-        args, kwargs = pytree.tree_map(self._fake, (args, kwargs))
+        if call is not None:
+            op, args, kwargs = call
+            args, kwargs = pytree.tree_map(self._fake, (args, kwargs))
         if func._opname.startswith(("adaptive_avg_pool", "adaptive_max_pool")):
-            pooled = self._pooled(func, args, kwargs)
+            pooled = self._pooled(func, *pytree.tree_map(self._fake, (args, kwargs)))
             if pooled is not None:
                 return pooled
+        if call is None:
+            return super()._run(func, args, kwargs)
         with unguarded(self.fakes.shape_env, func):
             return fake_calls.answer(self.fakes, op, args, kwargs)
 

@@ -527,3 +527,22 @@ def test_checks_of_data_in_decomposed_programs():
         assert torch.equal(each.module()(torch.ones(4)), torch.full((4,), 5.0))
         with pytest.raises(RuntimeError, match="assertion failed"):
             each.module()(torch.zeros(4))
+
+
+@pytest.mark.parametrize("model", [nn.AdaptiveMaxPool2d(2), nn.AdaptiveMaxPool2d((3, None))])
+def test_images_whose_sizes_vary(model):
+    shapes = ({0: Dim("batch"), 2: Dim("height", min=4)},)
+    program = export(model, (torch.rand(2, 3, 8, 9),), dynamic_shapes=shapes)
+    module = program.module()
+    for sizes in ((1, 3, 4, 9), (3, 3, 11, 9), (2, 3, 8, 9)):
+        x = torch.rand(*sizes)
+        assert torch.equal(module(x), model(x))
+
+    class Rows(nn.Module):
+        def forward(self, x):
+            return torch.arange(model(x).shape[-1] + model(x).shape[-2])
+
+    rows = export(Rows(), (torch.rand(2, 3, 8, 9),), dynamic_shapes=shapes).module()
+    for height in (4, 5, 11):
+        x = torch.rand(2, 3, height, 9)
+        assert torch.equal(rows(x), Rows()(x))
