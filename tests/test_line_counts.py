@@ -19,7 +19,7 @@ from tools import line_counts
 # 43,770 before layers of training steps were planned once.
 # 44,120 before results took over operands' memory, and Windows' compilers.
 # 44,630 before kernels and their executor became one library.
-CORE_LINES = 44_700
+CORE_LINES = 44_710
 # 2,000 before programs had a text, which prints, reads and quotes them, and values with dtypes;
 # 2,590 before positions, registers and constants were modules; 2,710 before casts by way of
 # float32 called the functions of their halves, 0.4 MB less of code.
