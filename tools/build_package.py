@@ -62,9 +62,12 @@ def build(
 
     with Jobs(count, "package") as jobs, ThreadPoolExecutor() as parts:
         begun: list[Future[object]] = [parts.submit(core)]
-        for each in chosen:
-            begun.append(parts.submit(build_baseline.build, blocks, each, compiler, jobs))
-            begun.append(parts.submit(_variants, each, jobs))
+        for each in targets.of_this_architecture():
+            # A library that `./go targets` made would be one of another interface.
+            if each in chosen or (blocks / f"{each.name}.so").exists():
+                begun.append(parts.submit(build_baseline.build, blocks, each, compiler, jobs))
+            if each in chosen:
+                begun.append(parts.submit(_variants, each, jobs))
         for part in begun:
             part.result()
     _install(package / "_kernels", chosen)

@@ -127,10 +127,13 @@ def lowered(program: Value) -> LoweredProgram:
         NotImplementedError: it has a value that a package can't compute.
     """
     try:
-        plain = program.run_decompositions({})
-    except NotImplementedError:  # an operator as it is makes a size constant
-        plain = program.run_decompositions()
-    return _Lowering(plain).result()
+        return _Lowering(program.run_decompositions({})).result()
+    except NotImplementedError as error:
+        refusal = error
+    try:  # an operator as it is may make a size constant that its decomposition does not
+        return _Lowering(program.run_decompositions()).result()
+    except NotImplementedError:
+        raise refusal from None
 
 
 class _Lowering:

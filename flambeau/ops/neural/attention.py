@@ -264,7 +264,6 @@ def _sums_samples() -> Any:
     results="out lse",
     samples=_sums_samples,
     autocast="lower",
-    pointwise=False,
 )
 def attention_with_sums(
     query: Tensor,
