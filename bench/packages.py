@@ -86,7 +86,7 @@ def rows(name: str, folder: str) -> dict[str, Row]:
     sizes = [Path(path).stat().st_size for path in (ours, theirs)]
     note = f"{sizes[0] / 1e6:.2f} MB and {sizes[1] / 1e6:.2f} MB"
     loading = [lambda: load_ours(ours), lambda: aoti_load_package(theirs)]
-    found = {
+    tables = {
         "compile": Row(name, own_seconds, their_seconds, own_seconds / their_seconds, note=note),
         "load": compare(name, *loading, blocks=5),
     }
@@ -98,15 +98,16 @@ def rows(name: str, folder: str) -> dict[str, Row]:
         for library, package in zip((flambeau, torch), packages, strict=True):
             x = model(library, name)[1]
             calls.append(lambda package=package, x=x: package(x))
-        found[f"call, {threads} thread(s)"] = compare(name, *calls, threads=threads)
-    return found
+        tables[f"call, {threads} thread(s)"] = compare(name, *calls, threads=threads)
+    return tables
 
 
 def main() -> None:
     """Prints and publishes the tables."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        found = [rows(name, folder) for name in MODELS]
-    publish("packages", [(title, [row[title] for row in found], None) for title in found[0]])
+        models = [rows(name, folder) for name in MODELS]
+    titles = list(models[0])
+    publish("packages", [(title, [each[title] for each in models], None) for title in titles])
 
 
 if __name__ == "__main__":

@@ -209,11 +209,7 @@ def _read(archive: zip_reader.Archive, extra: dict[str, Value] | None) -> Export
             hint = "load it with PyTorch, or export the model here"
             raise failure(NotImplementedError, "export.load", problem, hint)
         raise damaged("it is no exported program")
-    if archive.read("archive_version", 100) != str(VERSION).encode():
-        problem = "the file has another version than this reader knows"
-        raise failure(
-            RuntimeError, "export.load", problem, "load it with the release that wrote it"
-        )
+    zip_reader.check_version(archive, VERSION, "export.load")
     form = json.loads(archive.read(_GRAPH, _LARGEST_GRAPH))
     data = archive.read(_TENSORS)
     tensors = container.read(Source(io.BytesIO(data), len(data), 0), lambda x, _: x, False)

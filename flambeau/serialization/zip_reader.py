@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from flambeau import _core
+from flambeau.ir.failure import failure
 from flambeau.serialization.sources import Source, damaged
 
-__all__ = ["Archive", "MAGIC"]
+__all__ = ["Archive", "MAGIC", "check_version"]
 
 MAGIC = b"PK\x03\x04"
 _END, _END64, _LOCATOR64 = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
@@ -232,3 +233,14 @@ def _wide_fields(extra: bytes, fields: list[int]) -> list[int]:
             return [next(numbers, n) if n == 0xFFFFFFFF else n for n in fields]
         position += 4 + length
     return fields
+
+
+def check_version(archive: Archive, version: int, caller: str) -> None:
+    """Refuses an archive whose record `archive_version` states another version.
+
+    Raises:
+        RuntimeError: it does.
+    """
+    if archive.read("archive_version", 100) != str(version).encode():
+        problem = "the file has another version than this reader knows"
+        raise failure(RuntimeError, caller, problem, "load it with the release that wrote it")

@@ -99,7 +99,15 @@ class _Library:
         if not self.model:
             raise MemoryError("[aoti_load_package] there is no memory for the model")
         weakref.finalize(self, self.table.destroy, self.model)
-        self.words = sum(2 * self.table.output[k].rank for k in range(self.table.outputs))
+        self.results = [(slot.rank, _DTYPES[slot.dtype]) for slot in self.slots("output")]
+        self.words = sum(2 * rank for rank, _ in self.results)
+        self._threads = 0
+
+    def set_threads(self, count: int) -> None:
+        """Chooses how many threads run the model; a call waits for the runs of others."""
+        if count != self._threads:
+            self.table.set_threads(self.model, count)
+            self._threads = count
 
     def slots(self, kind: str) -> list[Value]:
         """The "input", "output" or "constant" slots."""
@@ -112,11 +120,10 @@ class _Library:
         geometry = (ctypes.c_int64 * max(self.words, 1))()
         self._check(self.table.prepare(self.model, arguments, geometry))
         outputs, at = [], 0
-        for slot in self.slots("output"):
-            sizes = geometry[at : at + slot.rank]
-            strides = geometry[at + slot.rank : at + 2 * slot.rank]
-            outputs.append(torch.empty_strided(sizes, strides, dtype=_DTYPES[slot.dtype]))
-            at += 2 * slot.rank
+        for rank, dtype in self.results:
+            sizes, strides = geometry[at : at + rank], geometry[at + rank : at + 2 * rank]
+            outputs.append(torch.empty_strided(sizes, strides, dtype=dtype))
+            at += 2 * rank
         self._check(self.table.run(self.model, arguments, _arrays(outputs)))
         return outputs
 
@@ -172,7 +179,7 @@ class AOTICompiledModel:
             self._metadata = {str(key): str(value) for key, value in form["metadata"].items()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise damaged(f"its description lacks {error}") from None
-        counts = (len(self._library.slots("input")), len(self._library.slots("output")))
+        counts = (self._library.table.inputs, self._library.table.outputs)
         numbers = [value for kind, value in self._outputs if kind == "tensor"]
         if counts != (len(self._inputs), len(numbers)) or numbers != list(range(len(numbers))):
             raise damaged("its description does not fit its library")
@@ -214,7 +221,7 @@ class AOTICompiledModel:
                 problem = f"an argument is {flat[position]!r}, in the program {expected!r}"
                 raise _refused(problem, "it is a constant of the compiled program")
         threads = torch.get_num_threads() if self._threads is None else self._threads
-        library.table.set_threads(library.model, threads)
+        library.set_threads(threads)
         results = library.run([x.detach().resolve_conj().resolve_neg() for x in inputs])
         leaves = [results[value] if kind == "tensor" else value for kind, value in self._outputs]
         return pytree.tree_unflatten(leaves, self._out_spec)

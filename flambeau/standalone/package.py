@@ -146,10 +146,7 @@ def read(file: Value, name: str) -> Record:
                 hint = "compile the model here"
                 raise failure(NotImplementedError, "aoti_load_package", problem, hint)
             raise damaged("it is no package of a compiled model")
-        if archive.read("archive_version", 100) != str(VERSION).encode():
-            problem = "the package has another version than this reader knows"
-            hint = "load it with the release that wrote it"
-            raise failure(RuntimeError, "aoti_load_package", problem, hint)
+        zip_reader.check_version(archive, VERSION, "aoti_load_package")
         if folder + "model.so" not in archive:
             names = {x.split("/")[3] for x in archive.records if x.count("/") > 3}
             problem = f"there is no model {name!r} in the package, but {sorted(names)}"

@@ -226,7 +226,7 @@ class _Lowering:
         )
 
     def add_alias(self, name: str, args: Value, result: Value) -> None:
-        """Notes the same of a method that gives its tensor under another name."""
+        """Notes that the result of a method is its tensor, outside of the tape."""
         if name == "detach" and isinstance(result, Tensor):
             self._bind(result, self.node_of(args[0]))
 
@@ -285,7 +285,7 @@ class _Lowering:
             raise _refused(problem, "use torch.export.save")
 
     def add_special(self, name: str, args: Value, kwargs: Value, result: Value) -> None:
-        """Notes the same of operators whose sizes have rules of their own."""
+        """Notes what the results of operators that make tensors of given sizes are computed by."""
         for tensor in pytree.tree_leaves(result):
             if not isinstance(tensor, Tensor) or id(tensor) in self.nodes:
                 continue

@@ -174,6 +174,14 @@ def test_programs_that_need_the_native_core(function, text):
         packaged(Model(function), (values(3),))
 
 
+def test_a_refused_program_leaves_no_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    program = export(Model(lambda _, x: torch.rand(3) + x), (values(3),))
+    with pytest.raises(NotImplementedError):
+        aoti_compile_and_package(program)
+    assert not list(tmp_path.iterdir())
+
+
 def test_files(tmp_path):
     model, x = nn.Linear(3, 4), values(2, 3)
     program = export(model, (x,))

@@ -28,15 +28,21 @@ def compiled(program: object, path: object, configs: Mapping[str, object]) -> ob
             f"[aoti_compile_and_package] it is no exported program: {type(program).__name__}\n"
             "hint: torch.export.export(model, args)"
         )
-    if path is None:
-        handle, path = tempfile.mkstemp(prefix="flambeau-", suffix=".pt2")
-        os.close(handle)
     if isinstance(path, (str, os.PathLike)) and not os.fspath(path).endswith(".pt2"):
         raise AssertionError(f"Expect package path to end with .pt2, got {path}")
     metadata = configs.get("aot_inductor.metadata") or {}
     assert isinstance(metadata, Mapping)
-    _package.write(program, path, metadata)
-    return path
+    if path is not None:
+        _package.write(program, path, metadata)
+        return path
+    handle, new = tempfile.mkstemp(prefix="flambeau-", suffix=".pt2")
+    os.close(handle)
+    try:
+        _package.write(program, new, metadata)
+    except BaseException:
+        os.unlink(new)
+        raise
+    return new
 
 
 def load_package(
