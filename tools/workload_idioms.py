@@ -1,6 +1,7 @@
 """What programs write around their layers: masks, positions, schedules of noise, heads, pairs of
-nodes, images of one channel or that shrink to a point. Each depends on layouts, on dimensions of
-one element, or on who requires a gradient, as single operators on their samples do not.
+nodes, images of one channel or that shrink to a point, first lines in an interpreter. Each depends
+on layouts, on dimensions of one element, or on who requires a gradient, as single operators on
+their samples do not.
 
 Where a plan is for some sizes only, because larger ones take another algorithm, several are tried.
 """
@@ -352,6 +353,124 @@ def beginnings(torch: ModuleType) -> None:
         torch.zeros(sizes, dtype=torch.int64, device=weight.device)
 
 
+def products(torch: ModuleType) -> None:
+    """Of matrices and vectors, written in every usual way: of data, of weights, of both."""
+    F = torch.nn.functional  # noqa: N806 - as programs call it
+    for left, right in product((False, True), repeat=2):
+        a, b, v = (torch.randn(*sizes) for sizes in ((4, 4), (4, 4), (4,)))
+        if left:
+            a.requires_grad_()
+        if right:
+            b.requires_grad_()
+        three = torch.randn(2, 3, 4)
+        for one in (
+            lambda a=a, b=b: a @ b, lambda a=a, b=b: a.T @ b, lambda a=a, b=b: a @ b.T,
+            lambda a=a, b=b: a.t() @ b, lambda a=a, b=b: torch.mm(a, b), lambda a=a, v=v: a @ v,
+            lambda b=b, v=v: v @ b, lambda a=a, v=v: torch.mv(a, v), lambda v=v: v @ v,
+            lambda v=v: torch.dot(v, v), lambda v=v: torch.outer(v, v),
+            lambda a=a, b=b, v=v: a @ b + v, lambda a=a, b=b, v=v: torch.addmm(v, a, b),
+            lambda a=a, b=b: torch.bmm(a[None], b[None]), lambda b=b, x=three: x @ b,
+            lambda x=three: x @ x.transpose(-2, -1), lambda x=three: torch.bmm(x, x.mT),
+            lambda a=a, b=b: F.linear(a, b), lambda a=a, b=b, v=v: F.linear(a, b, v),
+            lambda b=b, v=v, x=three: F.linear(x, b, v),
+        ):  # fmt: skip
+            with suppress(Exception):
+                value = one()
+                if value.requires_grad:
+                    value.sum().backward()
+                    backward(one())
+
+
+def fits(torch: ModuleType) -> None:
+    """A line, a parabola and a matrix that are fitted by hand, as in first lessons."""
+    x = torch.linspace(0, 1, 20)
+    for shape, data in product(((), (1,)), (x, x[:, None], torch.randn(20, 1), torch.rand(20))):
+        weights = [torch.randn(shape, requires_grad=True) for _ in range(3)]
+        a, b, c = weights
+        for predict in (
+            lambda x, a=a, b=b: a * x + b, lambda x, a=a, b=b: x * a + b,
+            lambda x, a=a, b=b, c=c: a * x**2 + b * x + c,
+            lambda x, a=a, b=b, c=c: a + b * x + c * x * x,
+        ):  # fmt: skip
+            for measure in (
+                lambda e: (e**2).mean(), lambda e: e.pow(2).mean(), lambda e: e.pow(2).sum(),
+                lambda e: (e * e).mean(), lambda e: e.abs().mean(),
+            ):  # fmt: skip
+                measure(predict(data) - (2 * data + 1)).backward()
+                with torch.no_grad():
+                    for weight in weights:
+                        if weight.grad is None:
+                            continue
+                        weight -= 0.1 * weight.grad
+                        weight.sub_(0.1 * weight.grad)
+                        weight.data -= 0.1 * weight.grad.data
+                        weight.grad.zero_()
+    matrix, offset = torch.randn(3, 1, requires_grad=True), torch.zeros(1, requires_grad=True)
+    inputs = torch.randn(20, 3)
+    (((inputs @ matrix + offset) - torch.randn(20, 1)) ** 2).mean().backward()
+    with torch.no_grad():
+        for weight in (matrix, offset):
+            weight -= 0.1 * weight.grad
+            weight.grad.zero_()
+
+
+_LOOKED_AT: tuple[Callable[[Any], Any], ...] = (  # one by one, as in an interpreter
+    lambda a: (a * a, a / a, a / 2, 2 / a, a * 2.5, a + 1.5, 1 - a, a - a, -a, a**3, a**0.5),
+    lambda a: (a == a, a != a, a > a, a >= 0, a < 0.5, (a > 0) & (a < 1), (a > 0).sum()),
+    lambda a: (a.argmax(0), a.argmax(-1), a.argmin(0), a.argmax(), a.argmin(), a.min(), a.median()),
+    lambda a: (a.max(0), a.max(-1), a.min(0), a.min(-1), a.prod(), a.std(), a.std(0), a.var(0)),
+    lambda a: (a.mean(0), a.mean(-1), a.mean(0, keepdim=True), a.sum(-1, keepdim=True)),
+    lambda a: (a.softmax(0), a.softmax(-1), a.log_softmax(-1), a.logsumexp(-1), a.cumsum(0)),
+    lambda a: (a.sort(), a.sort(-1, descending=True), a.argsort(), a.topk(2), a.unique()),
+    lambda a: (a[0], a[-1], a[:, 1], a[..., 0], a[1:3], a[:, :2], a[0, 0], a[::2], a[:, None]),
+    lambda a: (a[a > 0], a[[0, 1]], a[a.argsort(0)[:, 0]]),
+    lambda a: (a.view(-1), a.reshape(-1), a.flatten(), a.reshape(2, -1), a.unsqueeze(0)),
+    lambda a: (a.unsqueeze(-1), a.squeeze(), a.t(), a.T, a.transpose(0, 1), a.permute(1, 0)),
+    lambda a: (a.t().contiguous(), a.expand(2, 4, 4).contiguous(), a.repeat(2, 2), a.flip(0)),
+    lambda a: (a.clamp(0, 1), a.clamp(min=0), a.round(), a.floor(), a.ceil(), a.sign()),
+    lambda a: (a.double(), a.int(), a.long(), a.to(a.dtype), a.bool(), a.half(), a.bfloat16()),
+    lambda a: (a.isnan(), a.isnan().any(), a.isfinite().all(), a.isclose(a), a.allclose(a)),
+    lambda a: (a.masked_fill(a > 0, 0.0), a.where(a > 0, a * 0), a.tril(), a.triu(), a.diag()),
+    lambda a: (a.roll(1, 0), a.gather(1, a.argsort(1)), a.scatter(1, a.argsort(1), a)),
+    lambda a: (a.norm(), a.norm(dim=-1), a.square().sum().sqrt(), a.new_zeros(2), a.clone()),
+)
+
+
+def looks(torch: ModuleType) -> None:
+    """What is typed first: one operator at a time on a small matrix, and on integers."""
+    F = torch.nn.functional  # noqa: N806 - as programs call it
+    a = torch.rand(4, 4)
+    for look in _LOOKED_AT:
+        with suppress(Exception):
+            look(a)
+            repr(a)
+    with suppress(Exception):
+        numbers = torch.arange(4)
+        (numbers + 1, numbers * 2, numbers % 2, numbers // 2, numbers == 2, numbers.float(),
+         numbers.sum(), numbers.max(), F.one_hot(numbers), F.one_hot(numbers, 5))  # fmt: skip
+        torch.cat([a, a]), torch.cat([a, a], dim=1), torch.stack([a, a]), torch.cat((a[0], a[1]))
+        torch.where(a > 0.5, a, -a), torch.tensor([1.0, 2.0]) + 1, torch.einsum("ij,ij->i", a, a)
+    images = torch.rand(2, 3, 8, 8)
+    for layer in (
+        lambda: F.conv2d(images, torch.rand(4, 3, 3, 3)), lambda: F.adaptive_avg_pool2d(images, 1),
+        lambda: F.conv2d(images, torch.rand(4, 3, 3, 3), padding=1), lambda: F.relu(images),
+        lambda: F.max_pool2d(images, 2), lambda: F.avg_pool2d(images, 2),
+        lambda: F.interpolate(images, scale_factor=2),
+        lambda: F.interpolate(images, scale_factor=2, mode="bilinear"), lambda: images.mean((2, 3)),
+        lambda: F.pad(images, (1, 1, 1, 1)), lambda: images.permute(0, 2, 3, 1).contiguous(),
+        lambda: F.rms_norm(a, (4,)), lambda: F.layer_norm(a, (4,)), lambda: F.normalize(a, dim=-1),
+        lambda: F.cosine_similarity(a, a), lambda: F.pairwise_distance(a, a),
+        lambda: torch.cdist(a, a), lambda: F.softmax(a, dim=1), lambda: F.relu(a),
+    ):  # fmt: skip
+        with suppress(Exception):
+            layer()
+    for width in HEADS:
+        query = torch.rand(1, 2, 5, width)
+        with suppress(Exception):
+            F.scaled_dot_product_attention(query, query, query)
+            F.scaled_dot_product_attention(query, query, query, is_causal=True)
+
+
 STEPS: dict[str, Callable[[ModuleType], None]] = {
     "idiom: convolutions": convolutions,
     "idiom: one channel": one_channel,
@@ -365,4 +484,7 @@ STEPS: dict[str, Callable[[ModuleType], None]] = {
     "idiom: noise": noise,
     "idiom: nodes": nodes,
     "idiom: beginnings": beginnings,
+    "idiom: products": products,
+    "idiom: fits": fits,
+    "idiom: looks": looks,
 }

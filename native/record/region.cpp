@@ -9,8 +9,9 @@
 // The old tape stays behind the node, with the recorder that owes its values (`kept`): reading one
 // of them runs the stream again, with the same draws. A backward with create_graph makes the node
 // dissolve: from then on the engine sees the old tape, for gradients of gradients meet those of
-// results inside of the region, where eager mode adds them. A node whose own hooks have no place in
-// the old tape stays, and runs it as one step.
+// results inside of the region, where eager mode adds them. So does a backward from results that the
+// one which freed the node did not come from. A node whose own hooks have no place in the old tape
+// stays, and runs it as one step.
 #include "record/region.h"
 
 #include <algorithm>
@@ -427,6 +428,20 @@ bool region_put_behind(Node* node, std::unique_ptr<RegionTape> tape) {
   return node->object != nullptr;
 }
 
+std::vector<Node*> nodes_of_tape(const Recorder* r, const std::vector<Edge>& roots) {
+  std::vector<Node*> nodes;
+  std::unordered_set<Node*> seen;
+  const auto visit = [&](Node* node) {
+    const bool inner = node && node->recorded.epoch == r->epoch;
+    if (inner && seen.insert(node).second) nodes.push_back(node);
+  };
+  for (const Edge& root : roots) visit(root.node);
+  for (size_t i = 0; i < nodes.size(); ++i) {  // grows while it is walked
+    for (size_t k = 0; k < nodes[i]->edge_count; ++k) visit(nodes[i]->edge(k).node);
+  }
+  return nodes;
+}
+
 void region_hold(Recorder* r) {
   r->kept = true;
   for (const StorageState& state : r->states) {
@@ -605,6 +620,15 @@ bool hand_over(NodeExtras* from, size_t k, const Edge& root) {
   return true;
 }
 
+// Frees what the backwards before freed in eager mode: of nodes that lead to spent results.
+void release_spent(const RegionTape* tape) {
+  std::vector<Edge> spent;
+  for (size_t k = 0; k < tape->spent.size(); ++k) {
+    if (tape->spent[k]) spent.push_back(tape->roots[k]);
+  }
+  for (Node* node : nodes_of_tape(tape->recorder, spent)) node_release_saved(node);
+}
+
 // Hooks of a region's node are those of the node that its results have in eager mode, if it is one.
 bool hooks_fit(const RegionTape* tape) {
   return std::all_of(tape->roots.begin(), tape->roots.end(),
@@ -621,15 +645,23 @@ bool hand_over_hooks(NodeExtras* from, Node* root) {
 
 }  // namespace
 
-bool region_dissolve(Node* node, uint64_t task) {
-  if (node->kind != NodeKind::Plan || !node->object || node->released || node->dissolved) {
-    return true;
+void region_spend(Node* node, Tensor* const* grads) {
+  auto* tape = static_cast<RegionTape*>(PyCapsule_GetPointer(node->object, kTapeName));
+  tape->spent.resize(node->output_count);
+  for (uint32_t k = 0; k < node->output_count; ++k) {
+    if (grads[k]) tape->spent[k] = true;
   }
+  node->partly = std::find(tape->spent.begin(), tape->spent.end(), false) != tape->spent.end();
+}
+
+bool region_dissolve(Node* node, uint64_t task) {
+  if (node->kind != NodeKind::Plan || !node->object || node->dissolved) return true;
   NodeExtras* extras = node->extras;
   RegionTape* tape = tape_of(node);
   if (!tape) return false;
   const bool hooked = extras->prehooks || extras->posthooks;
   if (hooked && !hooks_fit(tape)) return true;
+  release_spent(tape);
   // The calls' nodes may outlive this one, whose recorder owes the values that they saved.
   if (!region_recompute(tape->recorder, "create_graph")) return false;
   if (hooked && !hand_over_hooks(extras, tape->roots.front().node)) return false;

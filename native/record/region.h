@@ -64,6 +64,7 @@ struct ReplayedCall {
 struct RegionTape {
   Recorder* recorder;                  // owned; null: `call` builds it on demand
   std::vector<Edge> roots;             // owned: the results' nodes before
+  std::vector<bool> spent;             // per root: a backward that released the node came from it
   uint64_t first_task = 0;             // backwards from this one on see them, once it is dissolved
   std::unique_ptr<ReplayedCall> call;  // null: the region was recorded
 };
@@ -81,6 +82,8 @@ struct RegionRun {
 Node* region_node(const RegionRun& run, const std::vector<Edge>& outer,
                   std::vector<OutputMetadata> roots);
 bool region_put_behind(Node* node, std::unique_ptr<RegionTape> tape);
+// The nodes of a stream's calls that lead to these edges' gradients, the edges' own included.
+std::vector<Node*> nodes_of_tape(const Recorder* r, const std::vector<Edge>& roots);
 // The recorder belongs to a tape from now on.
 void region_hold(Recorder* r);
 

@@ -5,6 +5,7 @@
 // had: each record as an op call makes it, with the tape node that it had when the call was learnt.
 // Nothing runs; values that a backward reads are computed as those of any region are.
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
 #include "record/region.h"
@@ -258,16 +259,24 @@ class Replaying {
   std::vector<Ref<Tensor>> tensors_;  // by value
 };
 
-bool unchanged(const ReplayedCall& call) {
+// The versions of memory from outside are those of the call: what was written since is not read.
+void set_versions(Recorder* r, const ReplayedCall& call, const std::vector<Edge>& roots) {
+  std::unordered_map<const Storage*, uint32_t> versions;
   for (size_t i = 0; i < call.versions.size(); ++i) {
-    if (call.externals.values[i]->storage->version == call.versions[i]) continue;
-    PyErr_SetString(PyExc_NotImplementedError,
-                    "[compile] gradients of gradients of a compiled function's results need its "
-                    "inputs, which were written since\n"
-                    "hint: compute them before the write, or clone() what is written");
-    return false;
+    versions.emplace(call.externals.values[i]->storage, call.versions[i]);
   }
-  return true;
+  for (size_t i = 0; i < r->externals.size(); ++i) {
+    const auto before = versions.find(r->externals[i]->storage);
+    if (before != versions.end()) r->versions[i] = before->second;
+  }
+  for (Node* node : nodes_of_tape(r, roots)) {
+    for (size_t k = 0; k < node->saved_count; ++k) {
+      Saved& saved = node->saved(k);
+      if (!saved.object || saved.packed) continue;
+      const auto before = versions.find(tensor_of(saved.object)->storage);
+      if (before != versions.end()) saved.version = before->second;
+    }
+  }
 }
 
 void set_generators(Recorder* r, const Ref<>& generator) {
@@ -282,7 +291,6 @@ void set_generators(Recorder* r, const Ref<>& generator) {
 
 bool replay_tape(RegionTape* tape) {
   ReplayedCall& call = *tape->call;
-  if (!unchanged(call)) return false;
   const Apart apart(call.first_sequence);
   Recorder* r = active_recorder;
   std::vector<Edge> roots;
@@ -299,6 +307,7 @@ bool replay_tape(RegionTape* tape) {
   }
   set_generators(r, call.generator);
   region_hold(r);
+  set_versions(r, call, roots);
   tape->recorder = r;
   tape->roots = std::move(roots);
   return true;

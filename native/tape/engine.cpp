@@ -103,7 +103,9 @@ uint32_t number_of(GraphTask* task, Node* node) {
 
 // Where an edge leads in this run.
 bool meet(GraphTask* task, Edge* edge) {
-  if (task->opens && !region_dissolve(edge->node, task->id)) return false;
+  const bool dry = active_recorder && record_learning();  // such a node ends it
+  const bool opens = task->opens || (edge->node->partly && !dry);
+  if (opens && !region_dissolve(edge->node, task->id)) return false;
   *edge = front_of(*edge, task->id);
   return true;
 }

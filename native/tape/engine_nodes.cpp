@@ -672,7 +672,9 @@ bool call_node(Node* node, Tensor** grads, Tensor** results, bool keep_graph) {
     report_failure(node);
     return false;
   }
-  if (!keep_graph) node_release_saved(node);
+  if (keep_graph) return true;
+  if (node->object && node->kind == NodeKind::Plan) region_spend(node, grads);
+  node_release_saved(node);
   return true;
 }
 

@@ -114,7 +114,7 @@ void initialise(Node* n, NodeKind kind) {
   n->kind = kind;
   n->released = n->wide = false;
   n->captured = active_recorder && kind != NodeKind::Accumulate;
-  n->dissolved = n->goes_on = false;
+  n->dissolved = n->goes_on = n->partly = false;
   n->saved_count = n->scalar_count = 0;
   n->edge_count = 0;
   n->output_count = n->visible_count = 1;
@@ -457,7 +457,7 @@ void node_release_saved(Node* n) {
     std::vector<Packed> packed;
     packed.swap(n->extras->packed);
   }
-  if (n->kind == NodeKind::Plan && n->released) drop(n->object);  // a region's tape
+  if (n->kind == NodeKind::Plan && n->released && !n->partly) drop(n->object);  // a region's tape
   if (n->kind != NodeKind::CopySlices || !n->object) return;
   Node* inner = node_of(n->object);
   if (!inner->task) node_release_saved(inner);  // else a backward still comes to it by itself

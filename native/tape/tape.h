@@ -133,6 +133,7 @@ struct Node {
   bool captured : 1;   // created while `compile` recorded: its backward is recorded, too
   bool dissolved : 1;  // a region's: see region_dissolve
   bool goes_on : 1;    // takes HeldGradients: results that are sums with what their edges hold
+  bool partly : 1;     // a region's: no gradient came to some results before it was released
   uint16_t saved_count, scalar_count;
   uint32_t edge_count;
   uint32_t output_count;   // gradients it takes: of visible results, then of saved ones
@@ -217,6 +218,9 @@ PyObject* engine_gradients(PyObject* args, std::vector<std::vector<Ref<Tensor>>>
 // to gradients of values inside of it, so a backward with create_graph, and all that begin later,
 // see the calls' own nodes instead. `task`: of the backward. False + exception.
 bool region_dissolve(Node* node, uint64_t task);
+// The node is about to be released, after a backward with these gradients of its results. Results
+// without one can still be differentiated: the tape of their calls stays.
+void region_spend(Node* node, Tensor* const* grads);
 // The edge that replaces a dissolved region's output in this backward; borrowed.
 Edge region_front(Edge edge, uint64_t task);
 constexpr uint64_t kLatestTask = UINT64_MAX;
