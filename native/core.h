@@ -68,6 +68,9 @@ bool parse_int64(const char* op, PyObject* object, int64_t* out);
 // Parses a Python dtype object; false + TypeError when it is none.
 bool dtype_from_object(PyObject* object, DType* out);
 
+// constinit and the initial-exec model make an access one instruction instead of a function call.
+#define FB_THREAD_LOCAL __attribute__((tls_model("initial-exec"))) thread_local
+
 struct Device {
   uint8_t kind = 0;   // number in the table of devices (device/devices.h); 0: host memory
   int8_t index = -1;  // -1: no index
@@ -75,8 +78,10 @@ struct Device {
 constexpr bool on_host(Device device) { return device.kind == 0; }
 PyObject* device_object(Device device);                  // new reference
 bool device_from_object(PyObject* object, Device* out);  // device, str or int
-Device default_device();                                 // where new tensors are allocated
-DType default_dtype();                                   // what Python floats become
+extern constinit FB_THREAD_LOCAL Device default_device_value;
+inline Device default_device() { return default_device_value; }  // where new tensors are allocated
+extern DType default_dtype_value;
+inline DType default_dtype() { return default_dtype_value; }  // what Python floats become
 inline const char* dtype_name(DType t) { return dtype_info(t).name; }  // "float32"
 inline bool is_complex(DType t) { return dtype_info(t).kind == NumberKind::Complex; }
 inline bool is_floating(DType t) { return dtype_info(t).kind == NumberKind::Floating; }
@@ -526,8 +531,6 @@ struct GradMode {
   bool enabled = true;
   bool inference = false;
 };
-// constinit and the initial-exec model make an access one instruction instead of a function call.
-#define FB_THREAD_LOCAL __attribute__((tls_model("initial-exec"))) thread_local
 extern constinit FB_THREAD_LOCAL GradMode grad_mode;
 // Records one node for a call whose plan has a backward and mutates nothing; sets autograd of
 // outputs.

@@ -208,7 +208,6 @@ PyObject* pop_saved_hooks(PyObject*, PyObject*) {
 
 PyObject* saved_hooks_depth(PyObject*, PyObject*) { return PyLong_FromUnsignedLong(hook_depth); }
 
-constinit FB_THREAD_LOCAL PyObject* checkpoint_group = nullptr;  // owned
 PyObject* get_checkpoint_group(PyObject*, PyObject*) {
   return Py_NewRef(or_none(checkpoint_group));
 }
@@ -273,7 +272,7 @@ void saved_hooks_reset() {
     drop(unpack);
   }
 }
-bool checkpoint_grouped() { return checkpoint_group != nullptr; }
+constinit FB_THREAD_LOCAL PyObject* checkpoint_group = nullptr;
 
 bool init_modes(PyObject* module) {
   return add_guard(module, "no_grad", plain_new<GuardKind::NoGrad>,

@@ -493,7 +493,7 @@ bool Explanation::make_aliases(Inputs* inputs) const {
 }
 
 bool Explanation::holds(const Arguments& call, Inputs* inputs) {
-  if (!(Modes::now() == modes) || changes != record_changes()) return false;
+  if (!modes.hold() || changes != record_changes()) return false;
   if (ranged && profiling()) return false;
   const size_t others = taken.size() + aliases.size();
   if (others > 0) inputs->many.resize(kMaxArgumentTensors + others);

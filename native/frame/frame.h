@@ -28,7 +28,12 @@ struct Modes {
   Device device;
 
   static Modes now();
-  bool operator==(const Modes& other) const;
+  bool hold() const {
+    return grad.enabled == grad_mode.enabled && grad.inference == grad_mode.inference &&
+           interceptors == fb::interceptors && functions_disabled == torch_function_disabled &&
+           dry == dry_run && autocast == autocast_mode && dtype == default_dtype() &&
+           device.kind == default_device().kind && device.index == default_device().index;
+  }
 };
 
 // A tensor's class and geometry; everything of it that a stream depends on, but for its data.

@@ -16,13 +16,6 @@ Modes Modes::now() {
           autocast_mode, default_dtype(),  default_device()};
 }
 
-bool Modes::operator==(const Modes& other) const {
-  return grad.enabled == other.grad.enabled && grad.inference == other.grad.inference &&
-         interceptors == other.interceptors && functions_disabled == other.functions_disabled &&
-         dry == other.dry && autocast == other.autocast && dtype == other.dtype &&
-         device.kind == other.device.kind && device.index == other.device.index;
-}
-
 namespace {
 
 bool has_attributes(const Tensor* t) { return t->dict && PyDict_GET_SIZE(t->dict) > 0; }

@@ -36,20 +36,18 @@ constexpr size_t kMaxInClass = 64;  // sizes that vary where they are constants
 
 PyObject* stream_compiler = nullptr;  // (description) -> Plan | None (run record by record)
 PyObject* flush_observer = nullptr;   // (reason, records, was_known) -> None, may raise
-bool flush_watched = false;           // no flush may be left out
 
 PlanCache& streams = *new PlanCache({kMaxStreams, kMaxStreams, kMaxInClass});
 int64_t stream_hits = 0, stream_class_hits = 0, stream_builds = 0, stream_flushes = 0;
-int64_t stream_changes = 0;  // how often all, or all explanations of calls, were forgotten
 uint32_t next_epoch = 1;
 
 }  // namespace
 
-bool record_watched() { return flush_watched; }
+bool flush_watched = false;
+int64_t stream_changes = 0;
 bool record_learning() { return active_recorder && active_recorder->learning; }
 int64_t record_builds() { return stream_builds; }
 int64_t record_flushes() { return stream_flushes; }
-int64_t record_changes() { return stream_changes; }
 
 void record_drop_taped(Recorder* r) {
   std::vector<Tensor*> taped;

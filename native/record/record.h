@@ -217,10 +217,13 @@ Instance* record_lookup(const Recorder* r, const std::vector<int32_t>& live,
 // Begins a dry run, whose calls are appended and never run; ends it, and forgets what it recorded.
 void record_learn();
 void record_forget_learnt();
-bool record_watched();     // somebody counts on every flush
+extern bool flush_watched;
+inline bool record_watched() { return flush_watched; }  // somebody counts on every flush
+extern int64_t stream_changes;
+// How often all streams, or explanations of calls, were forgotten.
+inline int64_t record_changes() { return stream_changes; }
 int64_t record_builds();   // streams compiled so far
 int64_t record_flushes();  // how often streams ran
-int64_t record_changes();  // how often all streams, or explanations of calls, were forgotten
 
 // A generator of its own that stands where this one does (None: the default one). New reference;
 // null + exception. random_binding.cpp

@@ -271,7 +271,9 @@ bool saved_hooks_active(SavedHooks* out);
 uint32_t saved_hooks_suspend();
 void saved_hooks_resume(uint32_t depth);
 void saved_hooks_reset();   // no hooks are active
-bool checkpoint_grouped();  // backwards of this thread share what checkpoints compute again
+extern constinit FB_THREAD_LOCAL PyObject* checkpoint_group;  // owned: a GraphExecGroup, or null
+// Whether backwards of this thread share what checkpoints compute again.
+inline bool checkpoint_grouped() { return checkpoint_group != nullptr; }
 bool init_modes(PyObject* module);
 bool init_function(PyObject* module);
 

@@ -6,6 +6,9 @@
 #include "tensor/tensor_internal.h"
 
 namespace fb {
+// Of each thread, as in PyTorch: a `with` block does not move what other threads make.
+constinit FB_THREAD_LOCAL Device default_device_value;
+
 namespace {
 
 // The names beside those of registered devices.
@@ -19,8 +22,6 @@ struct DeviceObject {
   int8_t index;
 };
 PyTypeObject* device_type;
-// Of each thread, as in PyTorch: a `with` block does not move what other threads make.
-constinit FB_THREAD_LOCAL Device default_device_value;
 std::vector<Device>& entered_devices() {
   thread_local std::vector<Device> stack;  // `with device(...):` restores what was there before
   return stack;
@@ -307,8 +308,6 @@ bool device_from_object(PyObject* object, Device* out) {
   *out = {static_cast<uint8_t>(kind), index};
   return settle_index(out);
 }
-
-Device default_device() { return default_device_value; }
 
 bool init_device(PyObject* module) {
   device_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&device_spec));

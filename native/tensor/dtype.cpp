@@ -10,6 +10,8 @@
 #include "tensor/tensor_internal.h"
 
 namespace fb {
+DType default_dtype_value = DType::F32;
+
 namespace {
 
 // Dtypes that PyTorch has for quantized and packed numbers: objects with a name and a size, which
@@ -40,7 +42,6 @@ struct DTypeObject {
 };
 DTypeObject* dtype_table[kDTypeCount];
 PyTypeObject* dtype_type;
-DType default_dtype_value = DType::F32;
 
 DType self_dtype(PyObject* self) { return reinterpret_cast<DTypeObject*>(self)->value; }
 const DTypeInfo& info(DType t) { return dtype_info(t); }
@@ -432,7 +433,6 @@ PyMethodDef functions[] = {
 PyObject* dtype_object(DType t) {
   return reinterpret_cast<PyObject*>(dtype_table[static_cast<int>(t)]);
 }
-DType default_dtype() { return default_dtype_value; }
 PyObject* strided_layout() { return strided; }
 int memory_format_number(PyObject* object) {
   for (int i = 0; i < 4; ++i) {

@@ -102,6 +102,7 @@ def definition(name: str, target: Target) -> Definition | None:
     instruction, usable = native or ("", 0)
     loops = native is not None and not instruction
     chosen = {"name": stem, "instruction": instruction, "native": usable, "loops": loops}
+    chosen["masks"] = target.masks
     common = {**_names(kind, lanes), **chosen, **own}
     calls: dict[str, None] = {}
     text = load(helper.file)[helper.section].render(helper.names, common, calls)
