@@ -419,12 +419,15 @@ _LOOKED_AT: tuple[Callable[[Any], Any], ...] = (  # one by one, as in an interpr
     lambda a: (a == a, a != a, a > a, a >= 0, a < 0.5, (a > 0) & (a < 1), (a > 0).sum()),
     lambda a: (a.argmax(0), a.argmax(-1), a.argmin(0), a.argmax(), a.argmin(), a.min(), a.median()),
     lambda a: (a.max(0), a.max(-1), a.min(0), a.min(-1), a.prod(), a.std(), a.std(0), a.var(0)),
+    lambda a: (a.max(1), a.min(1), a.argmax(1), a.argmin(1), a.sum(1), a.mean(1), a.std(1)),
+    lambda a: (a.softmax(1), a.log_softmax(1), a.cumsum(1), a.sort(1), a.norm(dim=1)),
     lambda a: (a.mean(0), a.mean(-1), a.mean(0, keepdim=True), a.sum(-1, keepdim=True)),
     lambda a: (a.softmax(0), a.softmax(-1), a.log_softmax(-1), a.logsumexp(-1), a.cumsum(0)),
     lambda a: (a.sort(), a.sort(-1, descending=True), a.argsort(), a.topk(2), a.unique()),
     lambda a: (a[0], a[-1], a[:, 1], a[..., 0], a[1:3], a[:, :2], a[0, 0], a[::2], a[:, None]),
     lambda a: (a[a > 0], a[[0, 1]], a[a.argsort(0)[:, 0]]),
-    lambda a: (a.view(-1), a.reshape(-1), a.flatten(), a.reshape(2, -1), a.unsqueeze(0)),
+    lambda a: (a.view(-1), a.reshape(-1), a.flatten(), a.reshape(2, a.numel() // 2), a.view(2, -1)),
+    lambda a: (a.reshape(2, -1), a.view(-1, 2), a.unsqueeze(0), a.unsqueeze(1)),
     lambda a: (a.unsqueeze(-1), a.squeeze(), a.t(), a.T, a.transpose(0, 1), a.permute(1, 0)),
     lambda a: (a.t().contiguous(), a.expand(2, 4, 4).contiguous(), a.repeat(2, 2), a.flip(0)),
     lambda a: (a.clamp(0, 1), a.clamp(min=0), a.round(), a.floor(), a.ceil(), a.sign()),
@@ -439,11 +442,14 @@ _LOOKED_AT: tuple[Callable[[Any], Any], ...] = (  # one by one, as in an interpr
 def looks(torch: ModuleType) -> None:
     """What is typed first: one operator at a time on a small matrix, and on integers."""
     F = torch.nn.functional  # noqa: N806 - as programs call it
-    a = torch.rand(4, 4)
-    for look in _LOOKED_AT:
-        with suppress(Exception):
-            look(a)
-            repr(a)
+    for sizes in ((4, 4), (3, 8)):
+        a = torch.rand(sizes)
+        for look in _LOOKED_AT:
+            with suppress(Exception):
+                look(a)
+                repr(a)
+        for dtype in (torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.bool):
+            a.to(dtype).to(torch.float32)
     with suppress(Exception):
         numbers = torch.arange(4)
         (numbers + 1, numbers * 2, numbers % 2, numbers // 2, numbers == 2, numbers.float(),
