@@ -19,6 +19,7 @@ All texts may use
     $f                  the suffix of the C library's functions and constants
     $sign_bit $magnitude_bits   of the kind's floats
     $steps $strided $indexed    lists: 0, 1, ..; p[0 * s], p[1 * s], ..; p[i[0]], p[i[1]], ..
+    $clamped            as $strided, but no lane behind `last`
     $words $all_words   a mask in words of 64 bits: how many, and all of them
     $instruction        the target's instruction, under `//$ if native`
 
@@ -122,6 +123,7 @@ def _names(kind: str, lanes: int) -> dict[str, Value]:
         "minus": "-" if scalar else "",
         "steps": ", ".join(map(str, range(lanes))),
         "strided": ", ".join(f"p[{lane} * s]" for lane in range(lanes)),
+        "clamped": ", ".join(f"p[({lane} < last ? {lane} : last) * s]" for lane in range(lanes)),
         "indexed": ", ".join(f"p[i[{lane}]]" for lane in range(lanes)),
     }
     if not kind:
