@@ -7,6 +7,7 @@
 // there are fewer rows than threads; short rows a comparison sort.
 #include <algorithm>
 #include <bit>
+#include <optional>
 
 #include "routines/routines_keys.h"
 #include "routines/variants.h"  // first: its pragmas must hold for all that is inlined
@@ -15,6 +16,7 @@ namespace fb {
 namespace {
 
 constexpr int64_t kRadixLength = 512;
+constexpr int64_t kFewItems = 16;  // they need no memory but the stack
 constexpr int kDigitBits = 8;
 constexpr int64_t kDigits = 1 << kDigitBits;
 constexpr uint64_t kDigitMask = kDigits - 1;
@@ -87,18 +89,21 @@ void narrow(Keys<T>* keys, int64_t n) {
 // Memory for items and counters: the thread's own for short rows, else a block released at once.
 class Workspace {
  public:
-  explicit Workspace(int64_t nbytes)
-      : block_(nbytes > kSmallScratch ? nbytes : 0),
-        data_(nbytes > kSmallScratch ? block_.as<char>()
-                                     : static_cast<char*>(worker_scratch(0, nbytes))) {}
+  explicit Workspace(int64_t nbytes) {
+    if (nbytes > kSmallScratch) {
+      data_ = block_.emplace(nbytes).as<char>();
+    } else if (nbytes > 0) {
+      data_ = static_cast<char*>(worker_scratch(0, nbytes));
+    }
+  }
   template <typename I>
   I* as() const {
     return reinterpret_cast<I*>(data_);
   }
 
  private:
-  Block block_;
-  char* data_;
+  std::optional<Block> block_;
+  char* data_ = nullptr;
 };
 
 // ---- radix sort
@@ -225,11 +230,24 @@ FB_INLINE void merge_runs(const uint64_t* from, uint64_t* to, int64_t half) {
   }
 }
 
+// As for eight, with five exchanges.
+FB_INLINE void order_four(uint64_t* x) {
+  order_two(x, x + 2);
+  order_two(x + 1, x + 3);
+  order_two(x, x + 1);
+  order_two(x + 2, x + 3);
+  order_two(x + 1, x + 2);
+}
+
 // Words are padded to a power of two, sorted by eights, and merged. Room: twice that power.
 template <>
 void sort_short(Packed* items, Packed* other, int64_t n) {
   static_assert(sizeof(Packed) == sizeof(uint64_t));
   auto *words = reinterpret_cast<uint64_t*>(items), *spare = reinterpret_cast<uint64_t*>(other);
+  if (n <= 4) {
+    for (int64_t i = n; i < 4; ++i) words[i] = ~uint64_t{0};
+    return order_four(words);
+  }
   const int64_t whole = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n < 8 ? 8 : n)));
   std::fill(words + n, words + whole, ~uint64_t{0});
   for (int64_t i = 0; i < whole; i += 8) order_eight(words + i);
@@ -258,6 +276,13 @@ struct RowWork {
 template <typename Item, typename T, typename Emit>
 bool sort_items(const Keys<T>& keys, const RowWork& work, const Emit& emit) {
   const int64_t n = work.n;
+  if (n <= kFewItems) {
+    Item few[2 * kFewItems];
+    for (int64_t i = 0; i < n; ++i) few[i] = Item::of(keys(i), i);
+    sort_short(few, few + kFewItems, n);
+    emit(few, 0, n);
+    return true;
+  }
   const int64_t room = std::max(n, kRadixLength);
   const Workspace space(2 * room * int64_t{sizeof(Item)} + work.counters() * int64_t{8});
   Item* items = space.as<Item>();
@@ -497,8 +522,9 @@ bool topk_items(const Keys<T>& keys, const RowWork& work, int64_t wanted, bool o
     if (!select_items<Item>(keys, work, 0, std::min(wanted + 1, n), look)) return false;
     if (distinct) return true;
   }
-  const Workspace space(n * int64_t{sizeof(Item)});
-  Item* items = space.as<Item>();
+  Item short_row[kFewItems];
+  const Workspace space(n <= kFewItems ? 0 : n * int64_t{sizeof(Item)});
+  Item* items = n <= kFewItems ? short_row : space.as<Item>();
   if (!items) return false;
   for (int64_t i = 0; i < n; ++i) items[i] = Item::of(keys(i), i);
   const auto less = [](const Item& a, const Item& b) { return a.key() < b.key(); };
