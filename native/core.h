@@ -81,7 +81,7 @@ bool device_from_object(PyObject* object, Device* out);  // device, str or int
 extern constinit FB_THREAD_LOCAL Device default_device_value;
 inline Device default_device() { return default_device_value; }  // where new tensors are allocated
 extern DType default_dtype_value;
-inline DType default_dtype() { return default_dtype_value; }  // what Python floats become
+inline DType default_dtype() { return default_dtype_value; }           // what Python floats become
 inline const char* dtype_name(DType t) { return dtype_info(t).name; }  // "float32"
 inline bool is_complex(DType t) { return dtype_info(t).kind == NumberKind::Complex; }
 inline bool is_floating(DType t) { return dtype_info(t).kind == NumberKind::Floating; }

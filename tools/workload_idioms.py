@@ -355,25 +355,10 @@ def beginnings(torch: ModuleType) -> None:
 
 def products(torch: ModuleType) -> None:
     """Of matrices and vectors, written in every usual way: of data, of weights, of both."""
-    F = torch.nn.functional  # noqa: N806 - as programs call it
+    v, three = torch.randn(4), torch.randn(2, 3, 4)
     for left, right in product((False, True), repeat=2):
-        a, b, v = (torch.randn(*sizes) for sizes in ((4, 4), (4, 4), (4,)))
-        if left:
-            a.requires_grad_()
-        if right:
-            b.requires_grad_()
-        three = torch.randn(2, 3, 4)
-        for one in (
-            lambda a=a, b=b: a @ b, lambda a=a, b=b: a.T @ b, lambda a=a, b=b: a @ b.T,
-            lambda a=a, b=b: a.t() @ b, lambda a=a, b=b: torch.mm(a, b), lambda a=a, v=v: a @ v,
-            lambda b=b, v=v: v @ b, lambda a=a, v=v: torch.mv(a, v), lambda v=v: v @ v,
-            lambda v=v: torch.dot(v, v), lambda v=v: torch.outer(v, v),
-            lambda a=a, b=b, v=v: a @ b + v, lambda a=a, b=b, v=v: torch.addmm(v, a, b),
-            lambda a=a, b=b: torch.bmm(a[None], b[None]), lambda b=b, x=three: x @ b,
-            lambda x=three: x @ x.transpose(-2, -1), lambda x=three: torch.bmm(x, x.mT),
-            lambda a=a, b=b: F.linear(a, b), lambda a=a, b=b, v=v: F.linear(a, b, v),
-            lambda b=b, v=v, x=three: F.linear(x, b, v),
-        ):  # fmt: skip
+        a, b = torch.randn(4, 4, requires_grad=left), torch.randn(4, 4, requires_grad=right)
+        for one in _products(torch, a, b, v, three):
             with suppress(Exception):
                 value = one()
                 if value.requires_grad:
@@ -381,36 +366,62 @@ def products(torch: ModuleType) -> None:
                     backward(one())
 
 
+def _products(
+    torch: ModuleType, a: Any, b: Any, v: Any, three: Any
+) -> tuple[Callable[[], Any], ...]:
+    linear = torch.nn.functional.linear
+    return (
+        lambda: a @ b, lambda: a.T @ b, lambda: a @ b.T, lambda: a.t() @ b, lambda: torch.mm(a, b),
+        lambda: a @ v, lambda: v @ b, lambda: torch.mv(a, v), lambda: v @ v,
+        lambda: torch.dot(v, v), lambda: torch.outer(v, v), lambda: a @ b + v,
+        lambda: torch.addmm(v, a, b),
+        lambda: torch.bmm(a[None], b[None]), lambda: three @ b, lambda: torch.bmm(three, three.mT),
+        lambda: three @ three.transpose(-2, -1), lambda: linear(a, b), lambda: linear(a, b, v),
+        lambda: linear(three, b, v),
+    )  # fmt: skip
+
+
 def fits(torch: ModuleType) -> None:
     """A line, a parabola and a matrix that are fitted by hand, as in first lessons."""
     x = torch.linspace(0, 1, 20)
     for shape, data in product(((), (1,)), (x, x[:, None], torch.randn(20, 1), torch.rand(20))):
-        weights = [torch.randn(shape, requires_grad=True) for _ in range(3)]
-        a, b, c = weights
-        for predict in (
-            lambda x, a=a, b=b: a * x + b, lambda x, a=a, b=b: x * a + b,
-            lambda x, a=a, b=b, c=c: a * x**2 + b * x + c,
-            lambda x, a=a, b=b, c=c: a + b * x + c * x * x,
-        ):  # fmt: skip
-            for measure in (
-                lambda e: (e**2).mean(), lambda e: e.pow(2).mean(), lambda e: e.pow(2).sum(),
-                lambda e: (e * e).mean(), lambda e: e.abs().mean(),
-            ):  # fmt: skip
-                measure(predict(data) - (2 * data + 1)).backward()
-                with torch.no_grad():
-                    for weight in weights:
-                        if weight.grad is None:
-                            continue
-                        weight -= 0.1 * weight.grad
-                        weight.sub_(0.1 * weight.grad)
-                        weight.data -= 0.1 * weight.grad.data
-                        weight.grad.zero_()
+        a, b, c = weights = [torch.randn(shape, requires_grad=True) for _ in range(3)]
+        for predict in _predictions(a, b, c):
+            for loss in _measures(predict, data):
+                _descend(torch, loss, weights)
     matrix, offset = torch.randn(3, 1, requires_grad=True), torch.zeros(1, requires_grad=True)
-    inputs = torch.randn(20, 3)
-    (((inputs @ matrix + offset) - torch.randn(20, 1)) ** 2).mean().backward()
+    wrong = (torch.randn(20, 3) @ matrix + offset) - torch.randn(20, 1)
+    _descend(torch, (wrong**2).mean(), [matrix, offset])
+
+
+def _predictions(a: Any, b: Any, c: Any) -> tuple[Callable[[Any], Any], ...]:
+    """Lines and parabolas."""
+    return (
+        lambda x: a * x + b,
+        lambda x: x * a + b,
+        lambda x: a * x**2 + b * x + c,
+        lambda x: a + b * x + c * x * x,
+    )
+
+
+def _measures(predict: Callable[[Any], Any], data: Any) -> Iterator[Any]:
+    """Of what is off a line, in the usual ways."""
+    yield ((predict(data) - (2 * data + 1)) ** 2).mean()
+    yield (predict(data) - (2 * data + 1)).pow(2).mean()
+    yield (predict(data) - (2 * data + 1)).pow(2).sum()
+    yield (predict(data) - (2 * data + 1)).abs().mean()
+
+
+def _descend(torch: ModuleType, loss: Any, weights: list[Any]) -> None:
+    """A step of gradient descent, written in three ways."""
+    loss.backward()
     with torch.no_grad():
-        for weight in (matrix, offset):
-            weight -= 0.1 * weight.grad
+        for weight in weights:
+            if weight.grad is None:
+                continue
+            weight -= 0.1 * weight.grad  # noqa: PLW2901 - as programs do
+            weight.sub_(0.1 * weight.grad)
+            weight.data -= 0.1 * weight.grad.data
             weight.grad.zero_()
 
 
@@ -429,7 +440,7 @@ _LOOKED_AT: tuple[Callable[[Any], Any], ...] = (  # one by one, as in an interpr
     lambda a: (a.view(-1), a.reshape(-1), a.flatten(), a.reshape(2, a.numel() // 2), a.view(2, -1)),
     lambda a: (a.reshape(2, -1), a.view(-1, 2), a.unsqueeze(0), a.unsqueeze(1)),
     lambda a: (a.unsqueeze(-1), a.squeeze(), a.t(), a.T, a.transpose(0, 1), a.permute(1, 0)),
-    lambda a: (a.t().contiguous(), a.expand(2, 4, 4).contiguous(), a.repeat(2, 2), a.flip(0)),
+    lambda a: (a.t().contiguous(), a.expand(2, *a.shape).contiguous(), a.repeat(2, 2), a.flip(0)),
     lambda a: (a.clamp(0, 1), a.clamp(min=0), a.round(), a.floor(), a.ceil(), a.sign()),
     lambda a: (a.double(), a.int(), a.long(), a.to(a.dtype), a.bool(), a.half(), a.bfloat16()),
     lambda a: (a.isnan(), a.isnan().any(), a.isfinite().all(), a.isclose(a), a.allclose(a)),
@@ -437,6 +448,24 @@ _LOOKED_AT: tuple[Callable[[Any], Any], ...] = (  # one by one, as in an interpr
     lambda a: (a.roll(1, 0), a.gather(1, a.argsort(1)), a.scatter(1, a.argsort(1), a)),
     lambda a: (a.norm(), a.norm(dim=-1), a.square().sum().sqrt(), a.new_zeros(2), a.clone()),
 )
+
+
+def _layers(torch: ModuleType, a: Any) -> tuple[Callable[[], Any], ...]:
+    """Of images, and of rows."""
+    F = torch.nn.functional  # noqa: N806 - as programs call it
+    images, weight = torch.rand(2, 3, 8, 8), torch.rand(4, 3, 3, 3)
+    return (
+        lambda: F.conv2d(images, weight), lambda: F.adaptive_avg_pool2d(images, 1),
+        lambda: F.conv2d(images, weight, padding=1), lambda: F.relu(images),
+        lambda: F.max_pool2d(images, 2), lambda: F.avg_pool2d(images, 2),
+        lambda: F.interpolate(images, scale_factor=2),
+        lambda: F.interpolate(images, scale_factor=2, mode="bilinear"), lambda: images.mean((2, 3)),
+        lambda: F.pad(images, (1, 1, 1, 1)), lambda: images.permute(0, 2, 3, 1).contiguous(),
+        lambda: F.rms_norm(a, a.shape[-1:]), lambda: F.layer_norm(a, a.shape[-1:]),
+        lambda: F.normalize(a, dim=-1),
+        lambda: F.cosine_similarity(a, a), lambda: F.pairwise_distance(a, a),
+        lambda: torch.cdist(a, a), lambda: F.softmax(a, dim=1), lambda: F.relu(a),
+    )  # fmt: skip
 
 
 def looks(torch: ModuleType) -> None:
@@ -456,18 +485,7 @@ def looks(torch: ModuleType) -> None:
          numbers.sum(), numbers.max(), F.one_hot(numbers), F.one_hot(numbers, 5))  # fmt: skip
         torch.cat([a, a]), torch.cat([a, a], dim=1), torch.stack([a, a]), torch.cat((a[0], a[1]))
         torch.where(a > 0.5, a, -a), torch.tensor([1.0, 2.0]) + 1, torch.einsum("ij,ij->i", a, a)
-    images = torch.rand(2, 3, 8, 8)
-    for layer in (
-        lambda: F.conv2d(images, torch.rand(4, 3, 3, 3)), lambda: F.adaptive_avg_pool2d(images, 1),
-        lambda: F.conv2d(images, torch.rand(4, 3, 3, 3), padding=1), lambda: F.relu(images),
-        lambda: F.max_pool2d(images, 2), lambda: F.avg_pool2d(images, 2),
-        lambda: F.interpolate(images, scale_factor=2),
-        lambda: F.interpolate(images, scale_factor=2, mode="bilinear"), lambda: images.mean((2, 3)),
-        lambda: F.pad(images, (1, 1, 1, 1)), lambda: images.permute(0, 2, 3, 1).contiguous(),
-        lambda: F.rms_norm(a, (4,)), lambda: F.layer_norm(a, (4,)), lambda: F.normalize(a, dim=-1),
-        lambda: F.cosine_similarity(a, a), lambda: F.pairwise_distance(a, a),
-        lambda: torch.cdist(a, a), lambda: F.softmax(a, dim=1), lambda: F.relu(a),
-    ):  # fmt: skip
+    for layer in _layers(torch, a):
         with suppress(Exception):
             layer()
     for width in HEADS:

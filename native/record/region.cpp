@@ -9,9 +9,9 @@
 // The old tape stays behind the node, with the recorder that owes its values (`kept`): reading one
 // of them runs the stream again, with the same draws. A backward with create_graph makes the node
 // dissolve: from then on the engine sees the old tape, for gradients of gradients meet those of
-// results inside of the region, where eager mode adds them. So does a backward from results that the
-// one which freed the node did not come from. A node whose own hooks have no place in the old tape
-// stays, and runs it as one step.
+// results inside of the region, where eager mode adds them. So does a backward from results that
+// the one which freed the node did not come from. A node whose own hooks have no place in the old
+// tape stays, and runs it as one step.
 #include "record/region.h"
 
 #include <algorithm>

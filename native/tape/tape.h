@@ -270,7 +270,7 @@ bool saved_hooks_active(SavedHooks* out);
 // Until they are resumed no hooks are active; `depth` is what suspend returned.
 uint32_t saved_hooks_suspend();
 void saved_hooks_resume(uint32_t depth);
-void saved_hooks_reset();   // no hooks are active
+void saved_hooks_reset();                                     // no hooks are active
 extern constinit FB_THREAD_LOCAL PyObject* checkpoint_group;  // owned: a GraphExecGroup, or null
 // Whether backwards of this thread share what checkpoints compute again.
 inline bool checkpoint_grouped() { return checkpoint_group != nullptr; }

@@ -15,9 +15,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from flambeau.compiler import cache, codegen, targets, toolchain
+from flambeau.compiler.codegen.c.printer.c_unit import render
 from flambeau.compiler.dry_run import Describe, dry_run
 from flambeau.ir.kernel import Kernel
 
@@ -64,6 +66,15 @@ def collect(calls: Sequence[Callable[[], object]], describe: Describe) -> Iterat
             yield key, text
 
 
+def compile_unit(unit: dict[str, str], target: targets.Target) -> bytes:
+    """The shared library of a translation unit: key and C text of its kernels."""
+    source = render([(codegen.symbol_of(key), text) for key, text in unit.items()], target)
+    with TemporaryDirectory(prefix="flambeau") as folder:
+        output = Path(folder) / "kernels.so"
+        toolchain.find().compile(source, target, output)
+        return output.read_bytes()
+
+
 def compile_all(
     kernels: Iterable[tuple[str, str]],
     keep: Callable[[dict[str, str], bytes], object],
@@ -79,7 +90,7 @@ def compile_all(
     target, arriving = targets.current(), iter(kernels)
 
     def one(unit: dict[str, str]) -> tuple[dict[str, str], bytes]:
-        return unit, codegen.compile_unit(unit, target)
+        return unit, compile_unit(unit, target)
 
     with ThreadPoolExecutor(jobs) as pool:
         pending: set[Future[tuple[dict[str, str], bytes]]] = set()

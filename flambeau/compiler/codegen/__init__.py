@@ -255,23 +255,6 @@ def symbol_of(key: str) -> str:
     return f"fb_{key[:16]}"
 
 
-# ------------------------------------------------------------------------------- compiling
-
-
-def compile_unit(unit: dict[str, str], target: Target) -> bytes:
-    """The shared library of a translation unit: key and C text of its kernels."""
-    import tempfile
-
-    with importing:
-        from flambeau.compiler.codegen.c.printer.c_unit import render
-
-    source = render([(symbol_of(key), text) for key, text in unit.items()], target)
-    with tempfile.TemporaryDirectory(prefix="flambeau") as folder:
-        output = Path(folder) / "kernels.so"
-        toolchain.find().compile(source, target, output)
-        return output.read_bytes()
-
-
 # ------------------------------------------------------------------------------- collecting
 
 

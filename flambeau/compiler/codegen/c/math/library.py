@@ -24,7 +24,7 @@ All texts may use
     $instruction        the target's instruction, under `//$ if native`
 
 and as conditions `scalar` (one lane), `signed`, `unsigned`, `float`, `double`, `opaque` (u128),
-`native`, and `loops` (the instruction is what the compiler makes of a loop over the lanes).
+`native`, `loops` (the instruction is what the compiler makes of a loop over the lanes), `masks`.
 """
 
 from __future__ import annotations
@@ -103,8 +103,7 @@ def definition(name: str, target: Target) -> Definition | None:
     instruction, usable = native or ("", 0)
     loops = native is not None and not instruction
     chosen = {"name": stem, "instruction": instruction, "native": usable, "loops": loops}
-    chosen["masks"] = target.masks
-    common = {**_names(kind, lanes), **chosen, **own}
+    common = {**_names(kind, lanes), **chosen, "masks": target.masks, **own}
     calls: dict[str, None] = {}
     text = load(helper.file)[helper.section].render(helper.names, common, calls)
     needs = tuple(call for call in calls if call != name and parse(call) is not None)

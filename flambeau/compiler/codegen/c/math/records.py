@@ -99,12 +99,9 @@ def _instruction(operation: str, kind: str = "", **operands: str) -> Native:
 _ACTIVE = "(1u << m) - 1u"  # bits of the active lanes, where these are not all
 
 
-def _first_lanes(target: Target, kind: str, lanes: int) -> tuple[str, Value] | None:
-    """A load of the active lanes."""
-    between = target.instruction("between", kind, lanes)
-    if between is not None:
-        return between(p="p", inside="on"), 1
-    return _instruction("load", p="p", other="{0}", bits=_ACTIVE)(target, kind, lanes)
+def _either(*natives: Native) -> Native:
+    """The first one that a target has."""
+    return lambda *place: next((n for native in natives if (n := native(*place))), None)
 
 
 def _masked_load(mask: str) -> Native:
@@ -273,20 +270,11 @@ for _name, _form in MINIFLOATS.items():
 
 # ------------------------------------------------------------------------------- memory
 
-
-def _words(kind: str, lanes: int) -> Names:
-    """Whether lanes of at most four bytes are two words, or one, and its type."""
-    bits = int(kind[1:])
-    narrow = bits <= 32 and bits * lanes in (32, 64, 128) and lanes > 1
-    word = "unsigned" if bits * lanes == 32 else "unsigned long long"
-    return {"words_of_lanes": narrow, "one_word": bits * lanes < 128, "word": word}
-
-
-_define("loadm", "memory", MEMORY, native=_first_lanes)
+_between = _instruction("between", p="p", inside="on")
+_load = _instruction("load", p="p", other="{0}", bits=_ACTIVE)
+_define("loadm", "memory", MEMORY, native=_either(_between, _load))
 _define("storem", "memory", MEMORY, native=_instruction("store", p="p", v="v", bits=_ACTIVE))
-_define("loadpart", "memory", MEMORY, names_of=_words)
-_define("gather gatherm gatherpart scatterm", "memory", MEMORY)
-_define("storepart", "memory", MEMORY, names={"pieces": (32, 16, 8, 4, 2, 1)})
+_define("loadpart storepart gather gatherm gatherpart scatterm", "memory", MEMORY)
 _define("takem takepart givem", "memory", MEMORY)
 for _bits in (32, 64):
     _masks = {"mask_bits": _bits}
