@@ -446,7 +446,7 @@ class FormPrinter:
     def _fast_block(self, statement: Pass, accumulators: list[Accumulator], edge: str) -> list[str]:
         """The loop over whole groups of 32 elements; accumulators live in registers."""
         outer, count, vectors = self.row.indent, self.lanes.count, self.vectors
-        lines, body = [], []
+        body = []
         for u in range(vectors):
             scope = self.vector_scope(None)
             scope.add(f"const long long r = q + {u * count};")
@@ -454,13 +454,14 @@ class FormPrinter:
             for accumulator in accumulators:
                 accumulator.fast_step(scope, u)
             body += [f"{outer}  {{", *("  " + line for line in scope.lines), f"{outer}  }}"]
+        lines = [f"{outer}if (q + {CANONICAL_LANES} <= {edge}) {{"]
         for accumulator in accumulators:
             lines += [outer + line for line in accumulator.into_registers()]
         lines.append(f"{outer}for (; q + {CANONICAL_LANES} <= {edge}; q += {CANONICAL_LANES}) {{")
         lines += [*body, f"{outer}}}"]
         for accumulator in accumulators:
             lines += [outer + line for line in accumulator.from_registers()]
-        return lines
+        return [*lines, f"{outer}}}"]
 
 
 class Accumulator:
@@ -606,7 +607,8 @@ class Accumulator:
 
     def _arg_end(self) -> list[str]:
         name, t = self.result, f"{self.kind}x1"
-        tree = f"fb_tree{self.operation}_{self.vector}({self.array}, {self.array}at, &b)"
+        array, seen = self.array, "edge - block"
+        tree = f"fb_tree{self.operation}_{self.vector}({array}, {array}at, {seen}, &b)"
         better = f"b {'>' if self.operation == 'argmax' else '<'} {name}best"
         if self.kind[0] == "f":
             better = f"{name}best == {name}best && ({better} || b != b)"
