@@ -15,6 +15,7 @@ void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long
       f32x8 a1[4] = { fb_splat_f32x8(-__builtin_inff()), fb_splat_f32x8(-__builtin_inff()), fb_splat_f32x8(-__builtin_inff()), fb_splat_f32x8(-__builtin_inff()) };
       i32x8 a1at[4] = { fb_splat_i32x8(-1), fb_splat_i32x8(-1), fb_splat_i32x8(-1), fb_splat_i32x8(-1) };
       long long q = block;
+      if (q + 32 <= edge) {
       f32x8 a1_0 = a1[0];
       f32x8 a1_1 = a1[1];
       f32x8 a1_2 = a1[2];
@@ -53,6 +54,7 @@ void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long
       a1at[1] = a1_1at;
       a1at[2] = a1_2at;
       a1at[3] = a1_3at;
+      }
       for (; q < edge; q += 8) {
         const long long r = q, m = edge - q;
         const int u = (int)((q - block) / 8) & 3;
@@ -62,7 +64,7 @@ void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long
         i32x8 y9on = fb_tail_f32x8(m);
         a1[u] = fb_select_f32x8(y9on, y9, a1[u]); a1at[u] = fb_select_i32x8(y9on, y9at, a1at[u]);
       }
-      { f32x1 b; long long at = fb_treeargmax_f32x8(a1, a1at, &b);
+      { f32x1 b; long long at = fb_treeargmax_f32x8(a1, a1at, edge - block, &b);
         if (at >= 0 && (t2 < 0 || (t2best == t2best && (b > t2best || b != b)))) { t2best = b; t2 = at + block; } }
       ++blocks;
     }

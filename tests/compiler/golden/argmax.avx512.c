@@ -15,6 +15,7 @@ void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long
       f32x16 a1[2] = { fb_splat_f32x16(-__builtin_inff()), fb_splat_f32x16(-__builtin_inff()) };
       i32x16 a1at[2] = { fb_splat_i32x16(-1), fb_splat_i32x16(-1) };
       long long q = block;
+      if (q + 32 <= edge) {
       f32x16 a1_0 = a1[0];
       f32x16 a1_1 = a1[1];
       i32x16 a1_0at = a1at[0];
@@ -35,6 +36,7 @@ void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long
       a1[1] = a1_1;
       a1at[0] = a1_0at;
       a1at[1] = a1_1at;
+      }
       for (; q < edge; q += 16) {
         const long long r = q, m = edge - q;
         const int u = (int)((q - block) / 16) & 1;
@@ -44,7 +46,7 @@ void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long
         i32x16 y7on = fb_tail_f32x16(m);
         a1[u] = fb_select_f32x16(y7on, y7, a1[u]); a1at[u] = fb_select_i32x16(y7on, y7at, a1at[u]);
       }
-      { f32x1 b; long long at = fb_treeargmax_f32x16(a1, a1at, &b);
+      { f32x1 b; long long at = fb_treeargmax_f32x16(a1, a1at, edge - block, &b);
         if (at >= 0 && (t2 < 0 || (t2best == t2best && (b > t2best || b != b)))) { t2best = b; t2 = at + block; } }
       ++blocks;
     }

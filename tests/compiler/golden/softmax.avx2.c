@@ -16,6 +16,7 @@ void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long
       const long long edge = inner - block < 4096 ? inner : block + 4096;
       i32x8 a1[4] = { fb_splat_i32x8((-2139095041)), fb_splat_i32x8((-2139095041)), fb_splat_i32x8((-2139095041)), fb_splat_i32x8((-2139095041)) };
       long long q = block;
+      if (q + 32 <= edge) {
       i32x8 a1_0 = a1[0];
       i32x8 a1_1 = a1[1];
       i32x8 a1_2 = a1[2];
@@ -46,6 +47,7 @@ void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long
       a1[1] = a1_1;
       a1[2] = a1_2;
       a1[3] = a1_3;
+      }
       for (; q < edge; q += 8) {
         const long long r = q, m = edge - q;
         const int u = (int)((q - block) / 8) & 3;

@@ -16,6 +16,7 @@ void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long
       const long long edge = inner - block < 4096 ? inner : block + 4096;
       i32x16 a1[2] = { fb_splat_i32x16((-2139095041)), fb_splat_i32x16((-2139095041)) };
       long long q = block;
+      if (q + 32 <= edge) {
       i32x16 a1_0 = a1[0];
       i32x16 a1_1 = a1[1];
       for (; q + 32 <= edge; q += 32) {
@@ -32,6 +33,7 @@ void fb_kernel(char *const *p, const long long *n, const fb_scalar *x, long long
       }
       a1[0] = a1_0;
       a1[1] = a1_1;
+      }
       for (; q < edge; q += 16) {
         const long long r = q, m = edge - q;
         const int u = (int)((q - block) / 16) & 1;
