@@ -1,4 +1,4 @@
-"""Loads and stores of the last lanes of a row: which elements they read and write, for any count."""
+"""Loads and stores of the last lanes of a row: which elements they touch, for any count."""
 
 from __future__ import annotations
 
