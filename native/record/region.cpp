@@ -705,9 +705,10 @@ bool hand_on(const std::vector<Edge>& edges, const Parts& parts, Tensor** result
 }  // namespace
 
 bool region_apply_tape(Node* node, Tensor** grads, Tensor** results) {
-  if (node->released && node->saved_count) return unpack_saved(node, 0) != nullptr;  // raises
+  if (node->released && !node->partly) return unpack_saved(node, 0) != nullptr;  // raises
   RegionTape* tape = tape_of(node);
   if (!tape) return false;
+  release_spent(tape);
   std::vector<Edge> outer;
   for (size_t i = 0; i < node->edge_count; ++i) outer.push_back(node->edge(i));
   Parts parts;

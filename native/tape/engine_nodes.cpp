@@ -354,7 +354,8 @@ bool mark_once(const BackwardSpec& backward, Node* node, Tensor** results) {
 
 bool apply_plan(Node* node, Tensor** grads, Tensor** results) {
   if (all_absent(grads, node->output_count)) return true;
-  if (node->object && (grad_mode.enabled || !takes_sums(node, results))) {
+  const bool behind = node->released && node->partly;
+  if (node->object && (grad_mode.enabled || behind || !takes_sums(node, results))) {
     return region_apply_tape(node, grads, results);
   }
   const BackwardSpec& backward = *node->instance->plan->backward;
@@ -673,7 +674,9 @@ bool call_node(Node* node, Tensor** grads, Tensor** results, bool keep_graph) {
     return false;
   }
   if (keep_graph) return true;
-  if (node->object && node->kind == NodeKind::Plan) region_spend(node, grads);
+  if (node->object && node->kind == NodeKind::Plan && node->saved_count > 0) {
+    region_spend(node, grads);
+  }
   node_release_saved(node);
   return true;
 }

@@ -228,7 +228,8 @@ inline Edge front_of(const Edge& edge, uint64_t task = kLatestTask) {
   return edge.node && edge.node->dissolved ? region_front(edge, task) : edge;
 }
 // Its tape as one step: for create_graph where hooks of its own prevent the node from dissolving,
-// and for sums that its backward op cannot continue. results: see call_node.
+// for results that another backward left when it released the node meanwhile, and for sums that its
+// backward op cannot continue. results: see call_node.
 bool region_apply_tape(Node* node, Tensor** grads, Tensor** results);
 // A public op or helper by name: attribute of Tensor ("clone") or of a module ("module:name").
 PyObject* tensor_method(const char* name);  // borrowed, cached; null + exception

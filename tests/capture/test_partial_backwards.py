@@ -69,6 +69,13 @@ def hooks(results: Results, _: list[Any]) -> None:
     results[0].backward()
 
 
+def hooks_of_nodes(results: Results, _: list[Any]) -> None:
+    """The node has several results, and stays."""
+    results[0].grad_fn.register_hook(lambda inputs, outputs: None)
+    results[1].backward()
+    results[0].backward()
+
+
 def together(results: Results, _: list[Any]) -> None:
     results[1].backward()
     (results[0] * results[0] + results[1]).backward()
@@ -88,7 +95,10 @@ def second_derivative(results: Results, weights: list[Any]) -> None:
     gradient.sum().backward()
 
 
-CASES = [one_by_one, freed, twice, retained, hooks, together, written_weight, second_derivative]
+CASES = [
+    one_by_one, freed, twice, retained, hooks, hooks_of_nodes, together, written_weight,
+    second_derivative,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("backwards", CASES, ids=lambda case: case.__name__)
