@@ -103,8 +103,7 @@ uint32_t number_of(GraphTask* task, Node* node) {
 
 // Where an edge leads in this run.
 bool meet(GraphTask* task, Edge* edge) {
-  const bool dry = active_recorder && record_learning();  // such a node ends it
-  const bool opens = task->opens || (edge->node->partly && !dry);
+  const bool opens = task->opens || (edge->node->partly && !record_learning());  // it ends dry runs
   if (opens && !region_dissolve(edge->node, task->id)) return false;
   *edge = front_of(*edge, task->id);
   return true;

@@ -103,8 +103,10 @@ CASES = [
 
 @pytest.mark.parametrize("backwards", CASES, ids=lambda case: case.__name__)
 def test_as_eager(backwards: Backwards) -> None:
-    compiled = gradients(torch.compile(three_results), backwards)
+    function = torch.compile(three_results)
+    compiled = gradients(function, backwards)
     assert compiled == gradients(three_results, backwards)
+    assert function._hits > 0
     if backwards in (freed, twice, together):
         assert any(entry[0] is RuntimeError for entry in compiled)
 
